@@ -192,3 +192,12 @@ def test_terms_that_begin_alike_are_told_apart():
         assert occurrence.term.targets == (str(number),)
     assert [each.term.targets for each in matcher.find("Parts of part no 5 b6.")] == [("x",), ("y",)]
     assert len(checked) < 100
+
+
+def test_of_two_terms_for_the_same_words_the_one_in_their_form_counts():
+    pairs = {"cats": "chats", "cat": "chat", "Cat": "Chat"}
+    matcher = TermMatcher(Glossary.from_pairs(pairs, ("en", "fr")))
+    found = [each.term.targets[0] for each in matcher.find("Cat, cats and cat.")]
+    assert found == ["Chat", "chats", "chat"]
+    above = TermMatcher(Glossary.from_pairs({"cat": "matou"}, ("en", "fr")), base=matcher)
+    assert [each.term.targets[0] for each in above.find("Cats and dogs.")] == ["matou"]

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import Span, find_words, normalize_characters
@@ -90,7 +91,7 @@ class _Node:
         nodes, found = [self], list[tuple[_Phrase, Term]]()
         for keys in [*all_keys, set[str]()]:
             found += (each for node in nodes for each in node.terms)
-            next_nodes = {id(each): each for node in nodes for key in keys for each in node.by_key.get(key, ())}
+            next_nodes = {id(each): each for node in nodes for key in sorted(keys) for each in node.by_key.get(key, ())}
             if not (nodes := list(next_nodes.values())):
                 break
         return found
@@ -114,19 +115,25 @@ class TermMatcher:
         self._index = _Node.make(phrases, self.source)
 
     def find(self, sentence: str) -> list[Occurrence]:
-        """Return the terms of a source sentence in order. Of those that overlap, the longest counts, then the first."""
+        """Return the terms of a source sentence in order.
+
+        Of those that overlap, the longest counts, then the first, then the one in this form.
+        """
         spans, words = _read_words(sentence)
         all_keys = list(map(self.source.keys, words))
-        found: list[tuple[int, int, Term]] = []  # words, number of the first word
+        found: list[tuple[tuple[int, int, bool, bool], Term]] = []  # of each: how good it is, the least first
         for number in range(len(words)):
-            nodes = [each._index for each in (self, self.base) if each]
-            for phrase, term in (each for node in nodes for each in node.find(all_keys[number : number + _DEEPEST])):
-                size = len(phrase.words)
-                if number + size <= len(words) and self._is_term(words[number : number + size], phrase, term):
-                    found.append((size, number, term))
+            keys = all_keys[number : number + _DEEPEST]
+            for matcher in filter(None, (self, self.base)):
+                for phrase, term in matcher._index.find(keys):
+                    part = words[number : number + len(phrase.words)]
+                    if len(part) == len(phrase.words) and self._is_term(part, phrase, term):
+                        rank = -len(part), number, matcher is self.base, tuple(part) != phrase.words
+                        found.append((rank, term))
         taken: set[int] = set()
         occurrences = []
-        for size, number, term in sorted(found, key=lambda each: (-each[0], each[1])):
+        for (negative_size, number, *_), term in sorted(found, key=itemgetter(0)):
+            size = -negative_size
             numbers = range(number, number + size)
             if taken.isdisjoint(numbers):
                 taken.update(numbers)
