@@ -57,13 +57,6 @@ class StoredGlossary:
     sizes: Mapping[Pair, int]
     """number of entries of each dictionary"""
 
-    def check_pair(self, pair: Pair) -> None:
-        """Raise GlossaryError without a dictionary of these languages."""
-        if pair not in self.sizes:
-            present = ", ".join(map(" to ".join, self.sizes)) or "none"
-            message = f"glossary {self.id} has no dictionary for {' to '.join(pair)}: it has {present}"
-            raise GlossaryError(message, 404)
-
 
 def make_pair(source: str, target: str) -> Pair:
     """Return the languages of a dictionary, which serves all their regions. Raises GlossaryError."""
@@ -160,20 +153,21 @@ class GlossaryStore:
             stored = _find(connection, owner, id)
             if name is not None:
                 connection.execute("UPDATE glossaries SET name = ? WHERE id = ?", (_check_name(name), id))
-            kept = {pair: split_entries(_read(connection, id, pair)) for pair in stored.sizes if merge}
-            changed = {pair: kept.get(pair, {}) | entries for pair, entries in dictionaries.items()}
-            return _write(connection, owner, id, changed)
+            for pair in dictionaries.keys() & stored.sizes if merge else ():
+                old = split_entries(_read(connection, owner, id, pair))
+                dictionaries = {**dictionaries, pair: old | dictionaries[pair]}
+            return _write(connection, owner, id, dictionaries)
 
     def delete(self, owner: str, id: str, pair: Pair | None = None) -> None:
         """Delete a glossary, or one of its dictionaries. Raises GlossaryError."""
         with self._connect() as connection:
-            stored = _find(connection, owner, id)
-            if pair is None:
-                connection.execute("DELETE FROM glossaries WHERE id = ?", (id,))
-                connection.execute("DELETE FROM dictionaries WHERE id = ?", (id,))
-            else:
-                stored.check_pair(pair)
+            if pair is not None:
+                _read(connection, owner, id, pair)
                 connection.execute("DELETE FROM dictionaries WHERE (id, source, target) = (?, ?, ?)", (id, *pair))
+                return
+            _find(connection, owner, id)
+            for table in ("glossaries", "dictionaries"):
+                connection.execute(f"DELETE FROM {table} WHERE id = ?", (id,))
 
     def find(self, owner: str, id: str) -> StoredGlossary:
         """Return a glossary. Raises GlossaryError, also for another owner's."""
@@ -189,8 +183,7 @@ class GlossaryStore:
     def read(self, owner: str, id: str, pair: Pair) -> str:
         """Return the entries of a dictionary, as `join_entries`. Raises GlossaryError."""
         with self._connect() as connection:
-            _find(connection, owner, id).check_pair(pair)
-            return _read(connection, id, pair)
+            return _read(connection, owner, id, pair)
 
     def merge(self, owner: str, ids: Sequence[str], pair: Pair) -> str:
         """Return the entries of glossaries, as `join_entries`. The first one wins. Raises GlossaryError."""
@@ -226,7 +219,10 @@ def _find(connection: sqlite3.Connection, owner: str, id: str) -> StoredGlossary
     return StoredGlossary(id, name, created, sizes)
 
 
-def _read(connection: sqlite3.Connection, id: str, pair: Pair) -> str:
+def _read(connection: sqlite3.Connection, owner: str, id: str, pair: Pair) -> str:
+    if pair not in (sizes := _find(connection, owner, id).sizes):
+        present = ", ".join(map(" to ".join, sizes)) or "none"
+        raise GlossaryError(f"glossary {id} has no dictionary for {' to '.join(pair)}: it has {present}", 404)
     query = "SELECT entries FROM dictionaries WHERE (id, source, target) = (?, ?, ?)"
     (entries,) = connection.execute(query, (id, *pair)).fetchone()
     return str(entries)
