@@ -9,6 +9,7 @@ pytest.importorskip("starlette")
 
 from service_fixtures import ServiceEngine, running_service
 
+from docmt.cli.app import main
 from docmt.serve import glossary_store
 from docmt.serve.access_keys import AccessKeys
 
@@ -165,10 +166,11 @@ def test_entries_that_are_strange_and_fine(tmp_path):
 def test_several_processes_change_one_store(tmp_path):
     """Each change is whole, also of a process that is killed, and none is lost."""
     code = (
-        "import sys; from pathlib import Path; from docmt.serve.glossary_store import GlossaryStore\n"
+        "import sys, time; from pathlib import Path; from docmt.serve.glossary_store import GlossaryStore\n"
         "store = GlossaryStore(Path(sys.argv[1])); number = 0\n"
         "while number < 20 or sys.argv[3] == 'endless':\n"
-        "    store.change('anna', sys.argv[2], {('en', 'fr'): {f'{sys.argv[3]} {number}': 'x'}}); number += 1\n"
+        "    store.change('anna', sys.argv[2], {('en', 'fr'): {f'{sys.argv[3]} {number}': 'x'}})\n"
+        "    number += 1; time.sleep(0.01)\n"
     )
     store = glossary_store.GlossaryStore(tmp_path)
     id = store.create("anna", "shared", {("en", "fr"): {"a": "b"}}).id
@@ -180,3 +182,11 @@ def test_several_processes_change_one_store(tmp_path):
     entries = glossary_store.split_entries(store.read("anna", id, ("en", "fr")))
     assert {f"{name} {number}" for name in ("one", "two") for number in range(20)} <= set(entries)
     assert store.find("anna", id).sizes == {("en", "fr"): len(entries)}
+
+
+def test_a_key_that_is_revoked_takes_its_glossaries_along(tmp_path):
+    store, ids = glossary_store.GlossaryStore(tmp_path), [AccessKeys(tmp_path).create(name)[1].id for name in "ab"]
+    for id in ids:
+        store.create(id, "x", {("en", "fr"): {"a": "b"}})
+    main(["serve", "--data", str(tmp_path), "--revoke-key", ids[0]])
+    assert [len(store.list_owned(id)) for id in ids] == [0, 1]

@@ -6,6 +6,7 @@ Version 2 has glossaries of one dictionary, which it does not change; version 3 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -89,7 +90,8 @@ async def _read_dictionary(request: Request, values: RequestValues) -> tuple[Pai
         raise RequestError(str(error)) from error
     is_csv = values.choice("entries_format", ("tsv", "csv"), "tsv") == "csv"
     entries = await asyncio.to_thread(parse_entries, values.text("entries"), is_csv, pair)
-    request.state.terms = {"entries": len(entries), "usable": sum(map(has_words, entries))}
+    request.state.terms = counts = getattr(request.state, "terms", Counter[str]())
+    counts.update(entries=len(entries), usable=sum(map(has_words, entries)))
     return pair, entries
 
 

@@ -26,6 +26,8 @@ MAX_GLOSSARIES, MAX_OWNER_BYTES = 1000, 100 * 2**20
 """Of a key."""
 MAX_ENTRIES, MAX_BYTES = 100_000, 10 * 2**20
 """Of a glossary, and of all that one request names."""
+_BUSY_SECONDS = 60
+"""How long a change waits for those of other processes."""
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS glossaries (
         number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL,
@@ -124,7 +126,7 @@ class GlossaryStore:
     def _connect(self) -> Iterator[sqlite3.Connection]:
         """Return a connection whose changes are written together at the end. Raises DocmtError."""
         try:
-            with closing(sqlite3.connect(self._path)) as connection, connection:
+            with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as connection, connection:
                 prepare_database(connection, self._path, _SCHEMA)
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
@@ -166,8 +168,13 @@ class GlossaryStore:
                 connection.execute("DELETE FROM dictionaries WHERE (id, source, target) = (?, ?, ?)", (id, *pair))
                 return
             _find(connection, owner, id)
-            for table in ("glossaries", "dictionaries"):
-                connection.execute(f"DELETE FROM {table} WHERE id = ?", (id,))
+            _delete(connection, [id])
+
+    def delete_all(self, owner: str) -> None:
+        """Delete the glossaries of an owner."""
+        with self._connect() as connection:
+            rows = connection.execute("SELECT id FROM glossaries WHERE owner = ?", (owner,)).fetchall()
+            _delete(connection, [id for (id,) in rows])
 
     def find(self, owner: str, id: str) -> StoredGlossary:
         """Return a glossary. Raises GlossaryError, also for another owner's."""
@@ -217,6 +224,11 @@ def _find(connection: sqlite3.Connection, owner: str, id: str) -> StoredGlossary
     sizes = {(source, target): size for source, target, size in connection.execute(query, (id,))}
     name, created = row
     return StoredGlossary(id, name, created, sizes)
+
+
+def _delete(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
+    for table in ("glossaries", "dictionaries"):
+        connection.executemany(f"DELETE FROM {table} WHERE id = ?", [(id,) for id in ids])
 
 
 def _read(connection: sqlite3.Connection, owner: str, id: str, pair: Pair) -> str:
