@@ -122,7 +122,7 @@ REFUSED = {
     "the same file": (["--reuse", "in.txt", "in.txt"], "do not pair: they are equal"),
     "other sentences": (["--reuse", "in.txt", "more.txt"], "do not pair: 5 of 5 paragraphs have other numbers"),
     "JSONL": (["--reuse", "a.jsonl", "a.jsonl"], r"a\.jsonl is JSONL"),
-    "sampling": (["--memory", "m.tmx", "--sampling"], "--memory needs the beam search of docmt"),
+    "sampling": (["--memory", "m.tmx", "--sampling"], "memories need the beam search of docmt"),
     "no file": (["--memory", "none.tmx"], r"none\.tmx"),
     "its own file": (["--memory", "m.tmx", "-o", "m.tmx"], r"m\.tmx"),
 }  # fmt: skip
