@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
 from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, map_or_error
 from docmt.decoding import SearchConfig, Translator
 from docmt.formats.language_codes import format_language_tag, language_names, primary_language
 from docmt.model.products import Precision
@@ -106,7 +106,7 @@ class ModelPool:
         search.check_terms(memory, "memories")
         languages = {name: (model.source_language, model.target_language) for name, model in self._models.items()}
         self.terms = TermMatchers(terms, terms_mode, languages)
-        self._memories = _read_memories(memory, set(languages.values()))
+        self._memories = _read_memories(memory, list(dict.fromkeys(languages.values())))
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.failed_loads = 0
@@ -201,16 +201,12 @@ def _describe(name: str) -> InstalledModel:
     return model if is_same_folder else replace(model, name=Path(name).resolve().name)
 
 
-def _read_memories(paths: Sequence[str], pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Memory]:
+def _read_memories(paths: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Memory]:
     """Return the memory of each pair of languages that files have. Raises DocmtError if there is none."""
-    memories, problem = dict[tuple[str, str], Memory](), None
-    for pair in pairs if paths else ():
-        try:
-            memories[pair] = Memory.read(*paths, languages=pair)
-        except DocmtError as error:
-            problem = error
-    if problem and not memories:
-        raise problem
+    results = map_or_error(pairs, lambda group: [Memory.read(*paths, languages=pair) for pair in group])
+    memories = {pair: each for pair, each in zip(pairs, results, strict=True) if not isinstance(each, DocmtError)}
+    if not memories:
+        raise next(each for each in results if isinstance(each, DocmtError))
     return memories
 
 
