@@ -161,7 +161,7 @@ class Memory:
         if problem:
             raise DocmtError(f"{old} and {translation} do not pair: {problem}. Give a file and its translation.")
         if uneven:
-            _log.info(
+            _log.warning(
                 f"{translation}: not used: {uneven} of {len(sources)} paragraphs, with other numbers of sentences"
             )
         segments = [segment for segments in paired for segment in segments]
