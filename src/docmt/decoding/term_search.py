@@ -58,6 +58,8 @@ class _Case:
     """in that document"""
     sentence: TranslatedSentence
     occurrences: Sequence[Occurrence]
+    protected: Sequence[Occurrence]
+    """others, in protected text"""
     matches: Sequence[Match | None] = ()
     loss: float = 0.0
     """nats that the terms cost so far"""
@@ -180,8 +182,8 @@ class TermSearch:
         """Return the cases of a sentence, one for each piece with terms."""
         cases = []
         for part, sentence in enumerate(pieces):
-            occurrences = self._find(sentence.source)
-            if not occurrences:
+            occurrences, protected = self._find(sentence.source)
+            if not (occurrences or protected):
                 continue
             document, number = key
             if is_changed:
@@ -189,7 +191,7 @@ class TermSearch:
                 self._documents.append(self._translator.prepare(Document.from_sentences([sentence.source])))
                 self._translations.append([sentence])
             matches = self._match(occurrences, sentence.target)
-            cases.append(_Case(key, part, document, number, sentence, occurrences, matches))
+            cases.append(_Case(key, part, document, number, sentence, occurrences, protected, matches))
         return cases
 
     def _match(self, occurrences: Sequence[Occurrence], target: str) -> list[Match | None]:
@@ -198,11 +200,12 @@ class TermSearch:
             target = f"{target[:start]}{' ' * (end - start)}{target[end:]}"
         return self._matcher.match(occurrences, target)
 
-    def _find(self, source: str) -> list[Occurrence]:
-        """Return the terms of a sentence beside its protected texts."""
+    def _find(self, source: str) -> tuple[list[Occurrence], list[Occurrence]]:
+        """Return the terms of a sentence beside its protected texts, and those in them."""
         found = self._matcher.find(source)
-        protected = self._find_protected(source, 0) if found else []
-        return [each for each in found if not any(a < each.span[1] and each.span[0] < b for a, b in protected)]
+        texts = self._find_protected(source, 0) if found else []
+        protected = [each for each in found if any(a < each.span[1] and each.span[0] < b for a, b in texts)]
+        return [each for each in found if each not in protected], protected
 
     def _find_protected(self, text: str, side: int) -> list[Span]:
         """Return the protected texts of a sentence (side 0) or a translation (1)."""
@@ -224,7 +227,7 @@ class TermSearch:
         pairs = [self._read(case) for case in cases]
         links, places = self._link(cases, pairs), list[_Place]()
         for case, (source, target), each in zip(cases, pairs, links, strict=True):
-            missing, found = case.missing[0], self._find(source)
+            missing, (found, _) = case.missing[0], self._find(source)
             case.searched.add(missing)
             # Protected text may change what is a term.
             is_same = [other.term for other in found] == [other.term for other in case.occurrences]
@@ -424,7 +427,10 @@ class TermSearch:
             if match is not None and number in case.searched:
                 status, loss = "second_search", case.loss
             uses.append(TermUse(occurrence.span, occurrence.term.source, occurrence.term.targets, found, status, loss))
-        return uses
+        for term, span, _ in case.protected:
+            found = source if (source := case.sentence.source[slice(*span)]) in case.sentence.target else ""
+            uses.append(TermUse(span, term.source, term.targets, found, "protected"))
+        return sorted(uses, key=lambda each: each.span)
 
 
 def _count_met(matches: Sequence[Match | None]) -> int:
