@@ -9,7 +9,7 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import Span, find_words, normalize_characters
-from docmt.terms.glossary import Glossary, Term
+from docmt.terms.glossary import Glossary, Term, paused_collection
 from docmt.terms.word_forms import WordForms
 
 TermMode = Literal["prefer", "require"]
@@ -74,10 +74,11 @@ class TermMatcher:
         """Index the terms by the keys of their first two words."""
         self.source, self.target = map(WordForms, self.glossary.languages)
         self._by_beginning: dict[tuple[str, ...], list[tuple[_Phrase, Term]]] = defaultdict(list)
-        for term in self.glossary.terms:
-            phrase = _Phrase.split(normalize_characters(term.source))
-            for keys in product(*map(self.source.keys, phrase.words[:2])):
-                self._by_beginning[keys].append((phrase, term))
+        with paused_collection():
+            for term in self.glossary.terms:
+                phrase = _Phrase.split(normalize_characters(term.source))
+                for keys in product(*map(self.source.keys, phrase.words[:2])):
+                    self._by_beginning[keys].append((phrase, term))
 
     def find(self, sentence: str) -> list[Occurrence]:
         """Return the terms of a source sentence in order. Of those that overlap, the longest counts, then the first."""
