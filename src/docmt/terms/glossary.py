@@ -88,7 +88,7 @@ class Glossary:
         builder = GlossaryBuilder(languages)
         with paused_collection():
             for path in paths:
-                builder.add(read_entries(path))
+                builder.add(read_entries(path, languages))
             return builder.build()
 
     @classmethod
