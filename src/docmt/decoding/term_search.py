@@ -32,7 +32,9 @@ from docmt.terms.matching import Match, Occurrence, TermMatcher
 
 MOST_LOSS = 10.0
 """Log-probability (nats) that a sentence may lose for each term, in the mode prefer."""
-_FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
+_LITTLE_LOSS = 5.0
+"""Log-probability (nats) up to which a translation that goes on as before is taken without another search."""
+_FREE = ((0, 0), (1, 1), (2, 2))
 """How many words earlier an opening may end before a term, and the free tokens in their place."""
 _ELIDING = frozenset(["fr", "it", "ca", "oc"])
 """Languages whose articles lose a vowel: l'eau."""
@@ -247,16 +249,23 @@ class TermSearch:
             texts = [text + places[linked[index]].rest for text in self._decode(openings[linked[index]])]
             eos = self._translator.tokenizer.specials.eos
             wholes[linked[index]] = [[*words, eos] for words in self._translator.encode(texts, "target")]
-        searched = self._run(list(zip(cases, openings, strict=True)), stops=False)
-        closed = self._run(list(zip(cases, wholes, strict=True)), stops=True)
-        changes = {
-            index: change
-            for (index, hypotheses), (_, others) in zip(searched, closed, strict=True)
-            if (change := self._choose(cases[index], places[index], [*hypotheses, *others]))
-        }
+        found = dict(self._run(list(zip(cases, wholes, strict=True)), stops=True))
+        changes = self._choose_all(cases, places, found)
+        cheap = {index for index, each in changes.items() if each.is_accepted and each.loss <= _LITTLE_LOSS}
+        rows = [(case, [] if index in cheap else openings[index]) for index, case in enumerate(cases)]
+        for index, hypotheses in self._run(rows, stops=False):
+            found[index] = [*hypotheses, *found[index]]
+        changes = self._choose_all(cases, places, found)
         lacking = self._find_lacking(cases, changes)
         for index, change in changes.items():
             self._change(cases[index], change, change.is_accepted and (change.is_free or index not in lacking))
+
+    def _choose_all(
+        self, cases: Sequence[_Case], places: Sequence[_Place], found: Mapping[int, Sequence[Hypothesis]]
+    ) -> dict[int, _Change]:
+        """Return the best change of each sentence that has one; found: hypotheses by the numbers of cases."""
+        chosen = {n: self._choose(cases[n], places[n], hypotheses) for n, hypotheses in found.items() if hypotheses}
+        return {number: change for number, change in chosen.items() if change}
 
     def _find_lacking(self, cases: Sequence[_Case], changes: Mapping[int, _Change]) -> set[int]:
         """Return the changes whose sentences lack text that they had before."""
