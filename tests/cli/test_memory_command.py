@@ -98,6 +98,15 @@ def test_only_what_changed_is_translated(kind, here):
         assert "*comité*" in read(here / "out.docx")
 
 
+def test_a_sentence_may_have_a_translation_of_several(here, caplog):
+    (here / "old.txt").write_text("It is good. It is new.\n\nWe thank the citizens.\n")
+    (here / "old.fr.txt").write_text("C'est bon et neuf.\n\nMerci ! À vous tous.\n")
+    outcome = call("translate", *MODEL, "old.txt", "-o", "out.txt", "--reuse", "old.txt", "old.fr.txt")
+    assert "old.fr.txt: not used: 1 of 2 paragraphs, with other numbers of sentences" in caplog.messages
+    assert outcome.err.splitlines()[-1] == "docmt: memory: 3 sentences, 1 reused (1 with the sentence before)"
+    assert (here / "out.txt").read_text().endswith("\n\nMerci ! À vous tous.\n")
+
+
 def test_each_format_has_its_way_to_say_what_was_reused(here):
     outcome = call("translate", *MODEL, "in.txt", "-o", "out.jsonl", "--memory", "m.tmx")
     assert outcome.err.splitlines()[-1] == "docmt: memory: 5 sentences, 1 reused (0 with the sentence before)"
@@ -120,9 +129,9 @@ REFUSED = {
     "one file": (["--reuse", "in.txt"], "--reuse has 1 files: name an earlier version and its translation"),
     "another file": (["--reuse", "in.txt", "short.txt"], r"short\.txt do not pair: there are 5 and 1 paragraphs"),
     "the same file": (["--reuse", "in.txt", "in.txt"], "do not pair: they are equal"),
-    "other sentences": (["--reuse", "in.txt", "more.txt"], "do not pair: 5 of 5 paragraphs have other numbers"),
+    "other sentences": (["--reuse", "two.txt", "more.txt"], "do not pair: 5 of 5 paragraphs have other numbers"),
     "JSONL": (["--reuse", "a.jsonl", "a.jsonl"], r"a\.jsonl is JSONL"),
-    "sampling": (["--memory", "m.tmx", "--sampling"], "--memory needs the beam search of docmt"),
+    "sampling": (["--memory", "m.tmx", "--sampling"], "memories need the beam search of docmt"),
     "no file": (["--memory", "none.tmx"], r"none\.tmx"),
     "its own file": (["--memory", "m.tmx", "-o", "m.tmx"], r"m\.tmx"),
 }  # fmt: skip
@@ -132,6 +141,7 @@ REFUSED = {
 def test_what_is_refused(name, here):
     (here / "de.tmx").write_text(TMX.replace('"fr"', '"de"'))
     (here / "short.txt").write_text("Un texte.\n")
+    (here / "two.txt").write_text("It is. It was.\n" * 5)
     (here / "more.txt").write_text("Un. Deux. Trois.\n" * 5)
     (here / "a.jsonl").write_text('{"source": "a"}\n')
     arguments, message = REFUSED[name]

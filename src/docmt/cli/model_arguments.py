@@ -143,11 +143,11 @@ class TermOptions:
     """Glossaries and memories."""
 
     terms: list[str] = option([], metavar="FILE")
-    """glossaries: TSV, CSV, TBX, TMX or JSON files with what words must be in the translation"""
+    """glossaries (TSV, CSV, TBX, TMX, JSON)"""
     terms_mode: TermMode = "prefer"
-    """prefer: a term that would spoil its sentence is refused; require: it is met wherever that is possible"""
+    """prefer: refuse a term that spoils its sentence; require: take it"""
     memory: list[str] = option([], metavar="FILE")
-    """memories (TMX, XLIFF): what they have is not translated"""
+    """memories (TMX, XLIFF): reuse what was translated"""
 
 
 @dataclass(frozen=True, kw_only=True)

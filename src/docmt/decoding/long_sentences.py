@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Protocol
@@ -185,23 +185,6 @@ def make_translation(sentences: Sequence[TranslatedSentence]) -> Translation:
     return Translation(Document.from_sentences([each.target for each in sentences]), tuple(sentences), 0.0)
 
 
-def list_given(source: PreparedDocument, translation: Translation) -> Iterator[tuple[int, Rows]]:
-    """Yield what a memory has for sentences, as translations of their first pieces; the other pieces have none.
-
-    A sentence that the model counted otherwise has none: its neighbours may have its words.
-    """
-    joined = {number for span in translation.miscounted for number in range(*span)}
-    for number in source.given.keys() - joined:
-        if number and source.numbers[number - 1] == source.numbers[number]:
-            yield number, []
-            continue
-        kind, target, links = source.matches[source.numbers[number]]
-        text = source.whole.sentences[source.numbers[number]]
-        ends = (0, len(text)), (0, len(target))
-        placed = None if links is None else tuple(WordLink(link[:2], link[2:], 1.0, True) for link in links)
-        yield number, [TranslatedSentence(text, target, 0.0, *ends, alignment=placed, pieces=(ends,), memory=kind)]
-
-
 def join_whole(
     language: str,
     source: PreparedDocument,
@@ -239,7 +222,7 @@ def join_whole(
         overlong=find_whole(translation.overlong),
         missing=find_whole(sorted(missing)),
         alternatives=tuple(
-            join_whole(language, source, each, dict(list_given(source, each)), ()) for each in translation.alternatives
+            join_whole(language, source, each, source.list_given(each), ()) for each in translation.alternatives
         ),
     )
 

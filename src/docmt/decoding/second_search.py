@@ -6,16 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from docmt.decoding.long_sentences import (
-    Align,
-    Key,
-    PieceTranslator,
-    Rows,
-    Translate,
-    cut_by_tokens,
-    join_whole,
-    list_given,
-)
+from docmt.decoding.long_sentences import Align, Key, PieceTranslator, Rows, Translate, cut_by_tokens, join_whole
 from docmt.decoding.missing_text import count_missing, find_doubtful
 from docmt.decoding.term_search import SearchOpenings, TermSearch
 from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
@@ -38,11 +29,8 @@ def complete_translations(
     So is what lacks numbers, with these protected. Without protection the model is let alone. At last come terms. What
     a memory gave stays as it is.
     """
-    given = {
-        (n, key): each
-        for n, pair in enumerate(zip(sources, translations, strict=True))
-        for key, each in list_given(*pair)
-    }
+    pairs = enumerate(zip(sources, translations, strict=True))
+    given = {(n, key): each for n, (source, made) in pairs for key, each in source.list_given(made).items()}
     rows = {
         (document, number): [sentence]
         for document, translation in enumerate(translations)

@@ -254,13 +254,13 @@ class TermSearch:
             texts = [text + places[linked[index]].rest for text in self._decode(openings[linked[index]])]
             eos = self._translator.tokenizer.specials.eos
             wholes[linked[index]] = [[*words, eos] for words in self._translator.encode(texts, "target")]
-        found = dict(self._run(list(zip(cases, wholes, strict=True)), stops=True))
-        changes = self._choose_all(cases, places, found)
+        results = dict(self._run(list(zip(cases, wholes, strict=True)), stops=True))
+        changes = self._choose_all(cases, places, results)
         cheap = {index for index, each in changes.items() if each.is_accepted and each.loss <= _LITTLE_LOSS}
         rows = [(case, [] if index in cheap else openings[index]) for index, case in enumerate(cases)]
         for index, hypotheses in self._run(rows, stops=False):
-            found[index] = [*hypotheses, *found[index]]
-        changes = self._choose_all(cases, places, found)
+            results[index] = [*hypotheses, *results[index]]
+        changes = self._choose_all(cases, places, results)
         lacking = self._find_lacking(cases, changes)
         for index, change in changes.items():
             self._change(cases[index], change, change.is_accepted and (change.is_free or index not in lacking))

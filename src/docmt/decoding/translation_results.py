@@ -86,6 +86,28 @@ class PreparedDocument:
             for part in range(counts[number])
         ]
 
+    def list_given(self, translation: Translation) -> dict[int, list[TranslatedSentence]]:
+        """Return what a memory gave, as translations of the first pieces of sentences; the other pieces have none.
+
+        translation: of this document. A sentence that the model counted otherwise has none: its neighbours may have its
+        words.
+        """
+        joined, rows = (
+            {n for span in translation.miscounted for n in range(*span)},
+            dict[int, list[TranslatedSentence]](),
+        )
+        for number in self.given.keys() - joined:
+            whole = self.numbers[number]
+            match, text, rows[number] = self.matches[whole], self.whole.sentences[whole], []
+            if self.numbers.index(whole) == number:
+                ends = (0, len(text)), (0, len(match.target))
+                links = (
+                    None if match.links is None else [WordLink(each[:2], each[2:], 1.0, True) for each in match.links]
+                )
+                given = TranslatedSentence(text, match.target, 0.0, *ends, pieces=(ends,), memory=match.kind)
+                rows[number] = [given if links is None else replace(given, alignment=tuple(links))]
+        return rows
+
     def lengths(self) -> list[int]:
         """Return the tokens of each whole sentence, without boundary tokens."""
         lengths = [0] * len(self.whole)

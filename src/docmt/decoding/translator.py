@@ -361,7 +361,7 @@ class Translator:
             check_context(search, self.context, member.config)
         other = copy(self)
         other.search = search
-        return other.with_terms(self.terms)
+        return other.with_terms(self.terms).with_memory(self.memory)
 
     def with_terms(self, terms: Terms | TermMatcher | None, mode: TermMode = "prefer") -> Translator:
         """Return a translator with the same model, which is not copied, whose translations have these terms.
@@ -377,6 +377,7 @@ class Translator:
 
     def with_memory(self, memory: Memory | None) -> Translator:
         """Return a translator with the same model, which is not copied, that reuses what a memory has for sentences."""
+        self.search.check_terms(memory, "memories")
         other = copy(self)
         other.memory = memory
         return other

@@ -56,7 +56,9 @@ def mark_pair(source: tuple[Unit, int, int], target: tuple[Unit, int, int]) -> t
         return None if any(map(has_signs, texts)) else texts
     parts = _select_codes(*source), _select_codes(*target)
     counts = [Counter((code.kind, code.content) for code in part.codes if code.kind != "close") for part in parts]
-    if counts[0] != counts[1] or any(has_signs(part.text) for part in parts):
+    if counts[0] != counts[1] or any(
+        has_signs(part.text) or any(has_signs(code.content) for code in part.codes) for part in parts
+    ):
         return None
     numbers: dict[tuple[str, str], deque[str]] = defaultdict(deque)
     first = show(_write(parts[0], numbers))
@@ -71,28 +73,16 @@ def _select_codes(unit: Unit, start: int, end: int) -> Unit:
     """
     if not unit.codes:
         return Unit(unit.text[start:end])
-    size, begun, ended = end - start, list[Code](), list[Code]()
-    codes = [
-        replace(code, offset=code.offset - start)
-        for code in unit.codes
-        if start < code.offset < end or (code.kind, code.offset) in (("open", start), ("close", end))
-    ]
-    codes = [code for code in codes if not code.is_plain]
-    for code in codes:
-        if code.kind == "open":
-            begun.append(code)
-        elif code.kind == "close" and begun:
-            begun.pop()
-        elif code.kind == "close":
-            ended.append(code)
-    codes = [
-        *(Code(0, "open", code.id, code.content) for code in reversed(ended)),
-        *codes,
-        *(Code(size, "close", code.id, code.content) for code in reversed(begun)),
-    ]
-    pairs = match_codes(codes).items()
-    whole = {index for pair in pairs if (codes[pair[0]].offset, codes[pair[1]].offset) == (0, size) for index in pair}
-    return Unit(unit.text[start:end], tuple(code for index, code in enumerate(codes) if index not in whole))
+    kept = {index for index, code in enumerate(unit.codes) if code.kind == "single" and start < code.offset < end}
+    for pair in match_codes(unit.codes).items():
+        first, last = (unit.codes[index].offset for index in pair)
+        is_inner = first < end and start < last and (first < last or start < first)
+        if is_inner and (first > start or last < end) and not unit.codes[pair[0]].is_plain:
+            kept.update(pair)
+    codes = (unit.codes[index] for index in sorted(kept))
+    return Unit(
+        unit.text[start:end], tuple(replace(code, offset=min(max(code.offset, start), end) - start) for code in codes)
+    )
 
 
 def _write(unit: Unit, numbers: dict[tuple[str, str], deque[str]]) -> str:

@@ -151,22 +151,20 @@ class Memory:
         if pairs is not None:  # both sides are in the translation
             sources = [_cut(each.source, codes[0], config.protect) for each in pairs]
             targets = [_cut(each.target, codes[1], config.protect) for each in pairs]
-        uneven = sum(len(first) != len(second) for first, second in zip(sources, targets, strict=False))
-        problem = f"there are {len(sources)} and {len(targets)} paragraphs" * (len(sources) != len(targets))
-        if not problem and 2 * uneven >= len(sources):
+        paired = [_pair(*each) for each in zip(sources, targets, strict=False)]
+        uneven = sum(segments[0].rank is None for segments in paired if segments)
+        problem = "they are equal" * (sources == targets)
+        if len(sources) != len(targets):
+            problem = f"there are {len(sources)} and {len(targets)} paragraphs"
+        elif 2 * uneven > len(sources):
             problem = f"{uneven} of {len(sources)} paragraphs have other numbers of sentences"
-        if problem or sources == targets:
-            problem = problem or "they are equal"
+        if problem:
             raise DocmtError(f"{old} and {translation} do not pair: {problem}. Give a file and its translation.")
         if uneven:
-            _log.info(
-                f"{translation}: {uneven} of {len(sources)} paragraphs with other numbers of sentences are not used"
+            _log.warning(
+                f"{translation}: not used: {uneven} of {len(sources)} paragraphs, with other numbers of sentences"
             )
-        segments = [
-            _Segment(*pair) if len(first) == len(second) else _Segment(pair[0], pair[0], None)
-            for first, second in zip(sources, targets, strict=True)
-            for pair in zip(first, second if len(first) == len(second) else first, strict=True)
-        ]
+        segments = [segment for segments in paired for segment in segments]
         return cls(languages, {})._add(segments, previous="")
 
     def join(self, other: Memory) -> Memory:
@@ -231,12 +229,28 @@ def _read_version(
     document = read_input(
         path, layout="text", language=language, join_lines=join_lines, text=text, protect=config.protect
     ).documents[0]
-    paragraphs = list[list[_Part]]()
+    texts, spans = list[str](), list[list[tuple[int, int]]]()
     for gap, sentence in zip(document.gaps, document.sentences, strict=False):
-        if not paragraphs or _BREAKS[join_lines].search(gap):
-            paragraphs.append([])
-        paragraphs[-1].append((Unit(sentence), 0, len(sentence)))
-    return paragraphs, None
+        if not texts or _BREAKS[join_lines].search(gap):
+            texts.append("")
+            spans.append([])
+        start = len(texts[-1]) + len(gap)
+        texts[-1] += gap + sentence
+        spans[-1].append((start, start + len(sentence)))
+    return [[(Unit(text), *span) for span in each] for text, each in zip(texts, spans, strict=True)], None
+
+
+def _pair(sources: Sequence[_Part], targets: Sequence[_Part]) -> list[_Segment]:
+    """Return the sentences of a paragraph with their translations; unusable ones where their numbers differ.
+
+    A single sentence may have a translation of several.
+    """
+    if len(sources) == 1 and targets:
+        (unit, start, _), (_, _, end) = targets[0], targets[-1]
+        targets = [(unit, start, end)]
+    if len(sources) != len(targets):
+        return [_Segment(each, each, None) for each in sources]
+    return [_Segment(*pair) for pair in zip(sources, targets, strict=True)]
 
 
 def _cut(unit: Unit, language: str, protect: Sequence[str]) -> list[_Part]:

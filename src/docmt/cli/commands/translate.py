@@ -104,11 +104,11 @@ class TranslateOptions(SearchOptions, TermOptions):
     report: str = option("", metavar="FILE")
     """list what was not translated in files with markup"""
     terms_report: str = option("", metavar="FILE")
-    """list each occurrence of a term with its place, what stands for it, and how probable that is (tab-separated)"""
+    """list each occurrence of a term, tab-separated"""
     reuse: list[str] = option([], metavar="FILE")
     """the same with an earlier version and its translation"""
     resume: bool = False
-    """continue an interrupted translation with the same input, model and options"""
+    """continue what was interrupted, with the same options"""
     input: InputConfig = InputConfig()
     """reading of the input files"""
     search: SearchConfig = SearchConfig()
