@@ -9,7 +9,7 @@ import gc
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -119,7 +119,7 @@ class ModelPool:
         search.check_terms(memory, "memories")
         languages = {name: (model.source_language, model.target_language) for name, model in self._models.items()}
         self.terms = TermMatchers(terms, terms_mode, languages)
-        self._memories, self.memories = _read_memories(memory, list(dict.fromkeys(languages.values())))
+        self._memories, self.memories = _read_memories(memory, dict.fromkeys(languages.values()))
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.failed_loads = 0
@@ -215,7 +215,7 @@ def _describe(name: str) -> InstalledModel:
 
 
 def _read_memories(
-    paths: Sequence[str], pairs: Sequence[tuple[str, str]]
+    paths: Sequence[str], pairs: Iterable[tuple[str, str]]
 ) -> tuple[dict[tuple[str, str], Memory], list[MemoryDescription]]:
     """Return the memory of each pair of languages that files have, and the files.
 

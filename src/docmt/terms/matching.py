@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import Span, find_words, normalize_characters
-from docmt.terms.glossary import Glossary, Term, Terms, make_glossary
+from docmt.terms.glossary import Glossary, Term, Terms, make_glossary, paused_collection
 from docmt.terms.word_forms import WordForms, load_word_forms
 
 TermMode = Literal["prefer", "require"]
@@ -111,8 +111,9 @@ class TermMatcher:
     def __post_init__(self) -> None:
         """Index the terms by the keys of their words."""
         self.source, self.target = map(load_word_forms, self.glossary.languages)
-        phrases = [(_Phrase.split(normalize_characters(term.source)), term) for term in self.glossary.terms]
-        self._index = _Node.make(phrases, self.source)
+        with paused_collection():
+            phrases = [(_Phrase.split(normalize_characters(term.source)), term) for term in self.glossary.terms]
+            self._index = _Node.make(phrases, self.source)
 
     def find(self, sentence: str) -> list[Occurrence]:
         """Return the terms of a source sentence in order.
