@@ -43,14 +43,15 @@ def render_rows(rows: Iterable[Sequence[Any]]) -> str:
 
 def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str]) -> list[TermUse]:
     """Return what became of the terms of a sentence in another translation, which no search has made."""
-    terms = [Term(use.term, use.wanted, (use.found,) if use.status == "forbidden" else ()) for use in uses]
-    occurrences = [Occurrence(term, use.span) for term, use in zip(terms, uses, strict=True)]
+    asked = [use for use in uses if use.status != "protected"]
+    terms = [Term(use.term, use.wanted, (use.found,) if use.status == "forbidden" else ()) for use in asked]
+    occurrences = [Occurrence(term, use.span) for term, use in zip(terms, asked, strict=True)]
     matches = TermMatcher(Glossary(languages, ())).match(occurrences, target)
-    reviewed = []
-    for use, match in zip(uses, matches, strict=True):
+    reviewed = [use for use in uses if use.status == "protected"]
+    for use, match in zip(asked, matches, strict=True):
         status: TermStatus = "lost" if use.wanted else "forbidden"
         found = "" if use.wanted else use.found
         if match is not None:
             status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
         reviewed.append(replace(use, found=found, status=status, loss=0.0))
-    return reviewed
+    return sorted(reviewed, key=lambda use: use.span)
