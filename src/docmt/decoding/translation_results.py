@@ -16,7 +16,7 @@ from docmt.core.errors import DocmtError, map_or_error
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import shorten, summarize
-from docmt.documents.words import Span
+from docmt.documents.words import Span, find_words
 from docmt.documents.words import WordLink as WordLink
 from docmt.terms.memory import QUALITY, MatchKind, Memory, MemoryMatch
 
@@ -277,9 +277,10 @@ def _fit_numbers(numbers: Sequence[float], count: int) -> list[float]:
     return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
 
 
-TermStatus = Literal["met", "other_form", "second_search", "refused", "lost", "forbidden"]
+TermStatus = Literal["met", "other_form", "second_search", "refused", "lost", "forbidden", "protected"]
 """met: as the glossary has it; other_form: in another form; second_search: met by it; refused: it would cost too much;
-lost: no search met it; forbidden: it has no target, and a forbidden translation stands there."""
+lost: no search met it; forbidden: it has no target, and a forbidden translation stands there; protected: it stands in
+text that stays as it is."""
 
 
 @dataclass(frozen=True)
@@ -351,6 +352,24 @@ class TranslatedSentence:
         }
 
 
+def link_terms(sentence: TranslatedSentence, links: Sequence[WordLink]) -> tuple[WordLink, ...]:
+    """Return the links of a sentence, in which all words that stand for a term lead to the term.
+
+    A term that stands there twice is let alone.
+    """
+    for use in sentence.terms:
+        if not use.found or sentence.target.count(use.found) != 1:
+            continue
+        start, (first, last) = sentence.target.index(use.found), use.span
+        inside = [link for link in links if start <= link.target[0] < start + len(use.found)]
+        linked = [link.source for link in inside]
+        words = [(first + one, first + other) for one, other in find_words(sentence.source[first:last])]
+        free = [word for word in words if word not in linked] or words
+        wrong = [link for link in inside if not first <= link.source[0] < last]
+        links = [replace(link, source=free[0]) if link in wrong else link for link in links]
+    return tuple(links)
+
+
 @dataclass(frozen=True)
 class Translation:
     """Translated document: the gaps of the source around one target sentence per source sentence.
@@ -400,8 +419,9 @@ class Translation:
 
     def with_links(self, links: Mapping[int, tuple[WordLink, ...]]) -> Translation:
         """Return the translation with the links of some sentences, by their numbers from 0."""
-        sentences = enumerate(self.sentences)
-        aligned = (replace(each, alignment=links.get(number, each.alignment)) for number, each in sentences)
+        aligned = list(self.sentences)
+        for number, each in links.items():
+            aligned[number] = replace(aligned[number], alignment=link_terms(aligned[number], each))
         return replace(self, sentences=tuple(aligned))
 
     def alignments(self) -> list[list[WordLink]]:

@@ -22,7 +22,7 @@ from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, 
 from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
 from docmt.model.products import Precision
-from docmt.serve.model_pool import ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
+from docmt.serve.model_pool import MemoryDescription, ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
 from docmt.terms.matching import TermMatcher, TermMode
 
@@ -224,6 +224,10 @@ class Engine:
     def is_alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread.is_alive()
+
+    def list_memories(self) -> list[MemoryDescription]:
+        """Return the translation memories, which all texts of their languages reuse."""
+        return self._pool.memories
 
     def list_unloadable(self) -> list[str]:
         """Return the models that could not be loaded when they were last needed."""

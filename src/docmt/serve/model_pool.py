@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
 from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
-from docmt.core.errors import DocmtError, map_or_error
+from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, Translator
 from docmt.formats.language_codes import format_language_tag, language_names, primary_language
 from docmt.model.products import Precision
@@ -60,6 +61,18 @@ class ModelDescription:
     """whether a sentence is translated the same alone and beside others (up to ties of equal probability)"""
     reads_context: bool
     """whether it reads other sentences of the document with a sentence"""
+
+
+@dataclass(frozen=True)
+class MemoryDescription:
+    """A file of translations that the service reuses, from one language."""
+
+    translation_memory_id: str
+    name: str
+    source_language: str
+    target_languages: tuple[str, ...]
+    segment_count: int
+    """different sources"""
 
 
 class ModelPool:
@@ -106,7 +119,7 @@ class ModelPool:
         search.check_terms(memory, "memories")
         languages = {name: (model.source_language, model.target_language) for name, model in self._models.items()}
         self.terms = TermMatchers(terms, terms_mode, languages)
-        self._memories = _read_memories(memory, list(dict.fromkeys(languages.values())))
+        self._memories, self.memories = _read_memories(memory, dict.fromkeys(languages.values()))
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.failed_loads = 0
@@ -201,13 +214,30 @@ def _describe(name: str) -> InstalledModel:
     return model if is_same_folder else replace(model, name=Path(name).resolve().name)
 
 
-def _read_memories(paths: Sequence[str], pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Memory]:
-    """Return the memory of each pair of languages that files have. Raises DocmtError if there is none."""
-    results = map_or_error(pairs, lambda group: [Memory.read(*paths, languages=pair) for pair in group])
-    memories = {pair: each for pair, each in zip(pairs, results, strict=True) if not isinstance(each, DocmtError)}
-    if not memories:
-        raise next(each for each in results if isinstance(each, DocmtError))
-    return memories
+def _read_memories(
+    paths: Sequence[str], pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[tuple[str, str], Memory], list[MemoryDescription]]:
+    """Return the memory of each pair of languages that files have, and the files.
+
+    Raises DocmtError for a file that has nothing for any pair.
+    """
+    memories, described = dict[tuple[str, str], Memory](), list[MemoryDescription]()
+    for path in paths:
+        sizes, problems = dict[str, dict[str, int]](), []
+        for pair in pairs:
+            try:
+                memory = Memory.read(path, languages=pair)
+            except DocmtError as error:
+                problems.append(error)
+                continue
+            memories[pair] = memories.get(pair, Memory(pair)).join(memory)
+            sizes.setdefault(pair[0], {})[pair[1]] = len(memory)
+        if not sizes:
+            raise problems[0]
+        for source, targets in sizes.items():
+            id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{Path(path).absolute()} {source}"))
+            described.append(MemoryDescription(id, Path(path).name, source, tuple(targets), max(targets.values())))
+    return memories, described
 
 
 def estimate_bytes(path: Path, precision: Precision) -> int:

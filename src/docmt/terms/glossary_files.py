@@ -19,6 +19,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import plain_name, read_bytes
 from docmt.core.settings import build, quote
 from docmt.documents.published_corpora import segment_texts
+from docmt.formats.language_codes import primary_language
 from docmt.formats.patched_text import decode_text, find_mark
 from docmt.terms.glossary_tables import Entry, EntryFile, EntryWord, is_forbidden_status, read_flag, read_table
 
@@ -35,12 +36,23 @@ _CASE = dict.fromkeys(("casesensitive", "casesensitivity", "matchcase"), True)
 _GENERAL = frozenset(["descrip", "termnote", "admin"])
 _CATEGORIES = frozenset(["term", "note", *_STATUSES, *_KEEP, *_CASE])
 _NO_LETTER = re.compile(r"[\W_]+")
+_LETTERS = {
+    **{"ca": "àçèéíïòóúü·", "da": "æøåé", "de": "äöüß", "en": "éèêëïôñç", "es": "áéíñóúüªº", "fi": "äöå"},
+    **{"fr": "àâæçéèêëîïôœùûüÿ", "it": "àèéìíòóùúº", "nl": "áéèêëïíóöúü", "no": "æøåéèêòóô", "nb": "æøåéèêòóô"},
+    **{"nn": "æøåéèêòóô", "pt": "àáâãçéêíóôõúüªº", "sv": "äöåé"},
+}
+"""Letters beside a to z of languages that Windows-1252 can write."""
+_SIGNS = "’‘“”„«»–—…•€°§©®™²³µ·×\xa0"
 _GROUPS = ("terms", "doNotTranslate")
 _PREFERRED = re.compile(r"prefer|standardi")
 
 
-def read_entries(path: Path | str) -> EntryFile:
-    """Return the entries of a file. Raises DocmtError for a file that is too large, damaged or of another kind."""
+def read_entries(path: Path | str, languages: tuple[str, str] = ("", "")) -> EntryFile:
+    """Return the entries of a file.
+
+    languages: of the terms; a table in Windows-1252 is read only if all of its letters are theirs. Raises DocmtError
+    for a file that is too large, damaged or of another kind.
+    """
     data = read_bytes(path, MAX_BYTES)
     if data.startswith(b"PK\x03\x04"):
         raise DocmtError(f"{path} is an office document or an archive: save its table as CSV")
@@ -49,10 +61,29 @@ def read_entries(path: Path | str) -> EntryFile:
     suffix = Path(plain_name(path)).suffix.lower()
     if _XML.match(start) or suffix in (".tbx", ".tmx", ".xml"):
         return _read_xml(data, str(path))
-    text = decode_text(data, str(path))[0]
+    is_western = _is_western(data, languages) if suffix in _TABLE_SUFFIXES and not mark else False
+    text = decode_text(data, str(path), "cp1252" if is_western else "")[0]
     if suffix == ".json" or (suffix not in _TABLE_SUFFIXES and start.lstrip().startswith(("{", "["))):
         return _read_json(text, str(path))
-    return read_table(text, str(path))
+    file = read_table(text, str(path))
+    if is_western:
+        file.remarks.insert(0, (1, "is no UTF-8, and is read as Windows-1252 (all of the file)"))
+    return file
+
+
+def _is_western(data: bytes, languages: tuple[str, str]) -> bool:
+    """Return whether bytes that are no UTF-8 are a text of two languages in Windows-1252."""
+    alphabets = [_LETTERS.get(primary_language(code)) for code in languages]
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", "replace").casefold()
+        return None not in alphabets and set(filter(_is_foreign, text)) <= set("".join(filter(None, alphabets)))
+    return False
+
+
+def _is_foreign(character: str) -> bool:
+    return not character.isascii() and character not in _SIGNS
 
 
 # TBX and TMX
