@@ -34,7 +34,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import find_leftovers, host_id, read_bytes, read_json, write_error, write_text
 from docmt.core.plain_text import write_bytes
 from docmt.core.progress import format_time
-from docmt.decoding.translation_results import summarize_terms
+from docmt.decoding.term_report import summarize_terms
 
 PLAN = "plan"
 """Name of the claim to plan a job."""

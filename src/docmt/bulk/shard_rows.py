@@ -28,7 +28,7 @@ from docmt.core.plain_text import ZSTD_SUFFIX, compress, write_bytes
 from docmt.core.settings import quote
 from docmt.documents import Document
 from docmt.documents.input_formats import LONE_SURROGATE
-from docmt.documents.row_files import Row, format_parquet, list_rows, read_parquet_schema, read_rows
+from docmt.documents.published_corpora import Row, format_parquet, list_rows, read_parquet_schema, read_rows
 
 if TYPE_CHECKING:
     from docmt.decoding import TranslatedSentence, Translation

@@ -26,7 +26,7 @@ from docmt.decoding.file_translation import FileConfig
 from docmt.decoding.translation_results import non_finite_error
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
-from docmt.documents.row_files import is_parquet
+from docmt.documents.published_corpora import is_parquet
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator

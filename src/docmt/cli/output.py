@@ -17,7 +17,8 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8, write_all, write_error
 from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
-from docmt.decoding.translation_results import ResumePoint, summarize_terms
+from docmt.decoding.term_report import TERM_COLUMNS, make_row, render_rows, summarize_terms
+from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ WARNINGS = {
     "missing_text": "sentences of which a part seems not to be translated",
     "long_source": "source sentences longer than an instance, each processed without context in most systems",
 }
-
-TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
 
 
 def check_alignments(alignments: bool, formats: Iterable[str]) -> None:
@@ -79,6 +78,8 @@ class Report:
     """messages, each naming its file"""
     terms: list[list[Any]] = field(default_factory=list)
     """what became of terms, in the order of `TERM_COLUMNS`"""
+    memory: dict[str, int] = field(default_factory=dict)
+    """number of sentences by what a memory has for them"""
 
     def add_warnings(self, document: str, translation: Translation, first: int = 0) -> None:
         """Add the warnings of a translation.
@@ -91,9 +92,8 @@ class Report:
             for warning in set(warnings) - {"sentence_count"}:
                 self.locations[warning].append(f"{document}, sentence {number}")
         for number, sentence in enumerate(translation.sentences, first + 1):
-            for use in sentence.terms:
-                wanted = "|".join(use.wanted)
-                self.terms.append([document, number, use.term, wanted, use.found, use.status, round(use.loss, 2)])
+            self.memory[sentence.memory] = self.memory.get(sentence.memory, 0) + 1
+            self.terms += [make_row(document, number, use) for use in sentence.terms]
 
     def counts(self) -> dict[str, int]:
         """Return the number of locations of each warning."""
@@ -121,6 +121,14 @@ class Report:
             self.locations[warning].extend(locations)
         self.failures.extend(other.failures)
         self.terms.extend(other.terms)
+        self.memory = dict(Counter(self.memory) + Counter(other.memory))
+
+    def log_memory(self) -> None:
+        """Log how many sentences were reused from a memory."""
+        context, exact, conflicts = (self.memory.get(kind, 0) for kind in ("context", "exact", "conflict"))
+        text = f"{sum(self.memory.values()):,} sentences, {context + exact:,} reused"
+        others = f"; {conflicts:,} with several translations in it are translated" * bool(conflicts)
+        _log.info(f"memory: {text} ({context:,} with the sentence before){others}")
 
     def log_terms(self, path: str) -> None:
         """Log what became of terms, and write each of them to a path as tab-separated values."""
@@ -128,8 +136,7 @@ class Report:
         advice = "; --terms-mode require takes what is refused" if counts["refused"] else ""
         _log.info(f"{summarize_terms(counts)} ({path or '--terms-report FILE lists them'}{advice})")
         if path:
-            rows = ["\t".join(" ".join(str(value).split()) for value in row) for row in [TERM_COLUMNS, *self.terms]]
-            write_text(path, "\n".join(rows) + "\n")
+            write_text(path, render_rows(self.terms))
 
     def log(self, total: int, done: int, noun: str, participle: str) -> int:
         """Log all warnings and failures, then how many of the `total` are not done. Return the exit status.
@@ -318,7 +325,7 @@ class TranslationWriter:
         self._output.acquire()
         for note in self._output.notes:
             self._state = _WriterState(**note["state"])
-            self._report.merge(Report(note["locations"], note["failures"], note["terms"]))
+            self._report.merge(Report(note["locations"], note["failures"], note["terms"], note["memory"]))
         done = {number: ResumePoint(len(self.file.documents[number])) for number in range(self._state.documents)}
         if self._state.sentences:
             done[self._state.documents] = ResumePoint(self._state.sentences, self._state.history)

@@ -8,7 +8,7 @@ a term agree with it. Several terms of a sentence are met one after the other, a
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -151,11 +151,15 @@ class TermSearch:
         self._translations: list[list[TranslatedSentence]] = []
 
     def run(
-        self, sources: Sequence[PreparedDocument], translations: Sequence[Translation], changed: Mapping[Key, Rows]
+        self,
+        sources: Sequence[PreparedDocument],
+        translations: Sequence[Translation],
+        changed: Mapping[Key, Rows],
+        given: Collection[Key] = (),
     ) -> tuple[list[Translation], dict[Key, Rows]]:
         """Return the translations with what became of their terms, and the sentences with other translations.
 
-        changed: sentences that were searched again, without their documents.
+        changed: sentences that were searched again, without their documents. given: those that stay as they are.
         """
         self._documents, self._translations = list(sources), [list(each.sentences) for each in translations]
         rows = {
@@ -165,9 +169,10 @@ class TermSearch:
             for n, each in enumerate(made)
         } | dict(changed)
         cases = [case for key, pieces in rows.items() for case in self._make_cases(key, pieces, key in changed)]
-        if self._translator.search.implementation == "docmt" and not self._translator.search.sampling:
-            while waiting := [case for case in cases if case.missing]:  # each search leaves one less
-                self._search(waiting)
+        while waiting := [
+            case for case in cases if case.key not in given and case.missing
+        ]:  # each search leaves one less
+            self._search(waiting)
         described = {case.key: list(rows[case.key]) for case in cases}
         for case in cases:
             described[case.key][case.part] = replace(case.sentence, terms=tuple(self._describe(case)))
@@ -249,13 +254,13 @@ class TermSearch:
             texts = [text + places[linked[index]].rest for text in self._decode(openings[linked[index]])]
             eos = self._translator.tokenizer.specials.eos
             wholes[linked[index]] = [[*words, eos] for words in self._translator.encode(texts, "target")]
-        found = dict(self._run(list(zip(cases, wholes, strict=True)), stops=True))
-        changes = self._choose_all(cases, places, found)
+        results = dict(self._run(list(zip(cases, wholes, strict=True)), stops=True))
+        changes = self._choose_all(cases, places, results)
         cheap = {index for index, each in changes.items() if each.is_accepted and each.loss <= _LITTLE_LOSS}
         rows = [(case, [] if index in cheap else openings[index]) for index, case in enumerate(cases)]
         for index, hypotheses in self._run(rows, stops=False):
-            found[index] = [*hypotheses, *found[index]]
-        changes = self._choose_all(cases, places, found)
+            results[index] = [*hypotheses, *results[index]]
+        changes = self._choose_all(cases, places, results)
         lacking = self._find_lacking(cases, changes)
         for index, change in changes.items():
             self._change(cases[index], change, change.is_accepted and (change.is_free or index not in lacking))

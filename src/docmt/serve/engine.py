@@ -22,9 +22,9 @@ from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, 
 from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
 from docmt.model.products import Precision
-from docmt.serve.model_pool import ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
+from docmt.serve.model_pool import MemoryDescription, ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
-from docmt.terms.matching import TermMode
+from docmt.terms.matching import TermMatcher, TermMode
 
 __all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
 
@@ -176,6 +176,7 @@ class Engine:
         protect: Sequence[str] | None = (),
         terms: Sequence[str] = (),
         terms_mode: TermMode = "prefer",
+        memory: Sequence[str] = (),
     ) -> None:
         """Describe the models, without loading them; none named: all that are installed.
 
@@ -183,7 +184,8 @@ class Engine:
         give up later. max_memory_mb: of the weights that stay loaded; 0: no bound. For the other settings and errors
         see `ModelPool`.
         """
-        self._pool = ModelPool(models, search, device, precision, max_memory_mb * 2**20, protect, terms, terms_mode)
+        settings = (search, device, precision, max_memory_mb * 2**20, protect, terms, terms_mode, memory)
+        self._pool = ModelPool(models, *settings)
         self._search, self._max_waiting_seconds = search, max_waiting_seconds
         self.patterns = tuple(protect or ())
         """of text that stays as it is"""
@@ -223,6 +225,10 @@ class Engine:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
+    def list_memories(self) -> list[MemoryDescription]:
+        """Return the translation memories, which all texts of their languages reuse."""
+        return self._pool.memories
+
     def list_unloadable(self) -> list[str]:
         """Return the models that could not be loaded when they were last needed."""
         return sorted(self._pool.unloadable)
@@ -253,19 +259,30 @@ class Engine:
         resume_point: ResumePoint | None = None,
         targets: Sequence[str] = (),
         owner: str = "",
+        terms: TermMatcher | None = None,
     ) -> Work:
         """Return the work of translating a document; call inside of the event loop.
 
         align: whether to add word links, or for which sentences by number. resume_point: of the last part of an
         interrupted work. targets: supplied translations of the first sentences; only the others are translated, and see
-        these. owner: id of a key; owners take turns. Raises DocmtError for a beam too wide.
+        these. owner: id of a key; owners take turns. terms: of `make_matcher`; None: those of the server.
+
+        Raises DocmtError for a beam too wide.
         """
         self._search_for(n_best)
-        work = Work(model, document, lane, n_best, align, resume_point, targets, owner)
+        work = Work(model, document, lane, n_best, align, resume_point, targets, owner, terms)
         with self._condition:
             self._queue.add(work)
             self._condition.notify()
         return work
+
+    async def make_matcher(self, model: str, entries: str) -> TermMatcher | None:
+        """Return the matcher of the terms of a request beside those of the server; None: there are only these.
+
+        entries, errors: see `TermMatchers.make`. Raises DocmtError also for a search without terms.
+        """
+        self._search.check_terms(entries)
+        return await self._pool.terms.make(model, entries) if entries else None
 
     def check_room(self, model: str, owner: str = "") -> None:
         """Raise Overloaded when too many short texts wait, before those of a request are submitted.
@@ -440,8 +457,11 @@ class Engine:
         """Translate together, deliver the parts, and return the works that progressed or had nothing to translate."""
         first = works[0]
         translator = self._pool.load(first.model)
+        if first.terms is not None:
+            translator = translator.with_terms(first.terms)
         if first.n_best > 1:
-            translator = translator.with_search(self._search_for(first.n_best))
+            # Alternatives are those of the model.
+            translator = translator.with_search(self._search_for(first.n_best)).with_memory(None)
         with self._in_turn(works) as turn:  # loading is no measure of speed
             budget = self._speeds[first.model, first.lane].turn_tokens(turn.seconds)
             for work in works:

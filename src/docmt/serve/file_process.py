@@ -27,7 +27,12 @@ from docmt.serve.file_worker import FileLimits, FileTask
 from docmt.serve.job_store import WORK_PREFIX, JobFacts
 
 _NAMES = ("html", "xlf", "tmx", "txt")
-RESULTS: Mapping[str, str] = {"original": "", **{name: f".{name}" for name in _NAMES}, "xlf12": ".xlf"}
+RESULTS: Mapping[str, str] = {
+    "original": "",
+    **{name: f".{name}" for name in _NAMES},
+    "xlf12": ".xlf",
+    "terms": ".terms.tsv",
+}
 """Formats of results, with the suffixes of their names; empty: that of the file."""
 _MAX_ANSWER, _LEAST_ROOM = 2**16, 2**16
 _GRACE = 2
@@ -54,7 +59,12 @@ class FileContents:
         """Parse the result of a child process. Raises ValueError, KeyError or TypeError if it is damaged."""
         values = json.loads(data)
         documents = tuple(
-            Document(_check_texts(each["sentences"]), _check_texts(each["gaps"]), str(each["id"]))
+            Document(
+                _check_texts(each["sentences"]),
+                _check_texts(each["gaps"]),
+                str(each["id"]),
+                _check_texts(each.get("marked", ())),
+            )
             for each in values["documents"]
         )
         paragraphs: list[int] = []

@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
@@ -91,26 +91,36 @@ def _is_foreign(character: str) -> bool:
 
 def _read_xml(data: bytes, path: str) -> EntryFile:
     """Return the entries of a term base or a translation memory. Nothing outside of the file is read."""
-    tags = ("{*}termEntry", "{*}conceptEntry", "{*}tu")
-    options = {"tag": tags, "resolve_entities": False, "no_network": True, "load_dtd": False}
-    events = etree.iterparse(io.BytesIO(data), **options)
     file = EntryFile(path, "TBX")
+    for root, element in iterate_xml(data, path, ("martif", "tbx", "tmx"), ("termEntry", "conceptEntry", "tu")):
+        file.format = "TMX" if root == "tmx" else "TBX"
+        read: Callable[[Any], Entry] = _read_unit if name_element(element) == "tu" else _read_term_entry
+        file.entries.append(read(element))
+    return file
+
+
+def iterate_xml(
+    data: bytes, path: str, roots: Sequence[str], tags: Sequence[str]
+) -> Iterator[tuple[str, etree._Element]]:
+    """Yield the elements with these tags, each with the name of the root. Nothing outside of the file is read.
+
+    roots: normalized names, of which the root must have one. Raises DocmtError for others, and for broken XML.
+    """
+    options = {"tag": [f"{{*}}{tag}" for tag in tags], "resolve_entities": False, "no_network": True, "load_dtd": False}
+    events, root = etree.iterparse(io.BytesIO(data), **options), ""
     try:
-        for number, (_, element) in enumerate(events):
-            if not number:
+        for _, element in events:
+            if not root:
                 _refuse_entities(element, path)
-            read: Callable[[Any], Entry] = _read_unit if _name(element) == "tu" else _read_term_entry
-            file.entries.append(read(element))
+                root = name_element(element.getroottree().getroot())
+            yield root, element
             element.clear()
             while element.getprevious() is not None:  # what was read would stay in memory
                 del element.getparent()[0]
     except (etree.XMLSyntaxError, ValueError) as error:
         raise DocmtError(f"{path} is broken XML ({error}): export it again") from error
-    root = _name(events.root)
-    if root not in ("martif", "tbx", "tmx"):
+    if (root := name_element(events.root)) not in roots:
         raise DocmtError(f"{path} is XML, but neither TBX nor TMX: its root is <{root}>")
-    file.format = "TMX" if root == "tmx" else "TBX"
-    return file
 
 
 def _refuse_entities(element: etree._Element, path: str) -> None:
@@ -126,19 +136,20 @@ def _normalize(name: str) -> str:
     return _NO_LETTER.sub("", name.rpartition("}")[2].lower())
 
 
-def _name(element: etree._Element) -> str:
+def name_element(element: etree._Element) -> str:
     """Return the normalized name of an element; empty for a comment."""
     return _normalize(element.tag) if isinstance(element.tag, str) else ""
 
 
-def _language(element: etree._Element) -> str:
+def find_language_of(element: etree._Element) -> str:
+    """Return the code in the attribute xml:lang or lang of an element."""
     return (element.get(_LANGUAGE) or element.get("lang") or "").strip()
 
 
 def _read_unit(unit: etree._Element) -> Entry:
     """Return the entry of a translation unit of TMX."""
     words = [
-        EntryWord("".join(segment_texts(segment)), _language(variant))
+        EntryWord("".join(segment_texts(segment)), find_language_of(variant))
         for variant in unit.iterfind("{*}tuv")
         for segment in variant.iterfind("{*}seg")
     ]
@@ -152,7 +163,7 @@ def _read_term_entry(concept: etree._Element) -> Entry:
     keep, case, notes = _says(data, _KEEP), _says(data, _CASE), data["note"]
     ranked: list[tuple[bool, EntryWord]] = []
     for section in concept:
-        if _name(section) not in ("langset", "langsec"):
+        if name_element(section) not in ("langset", "langsec"):
             continue
         keep_section = _says(_read_data(_list_data(section)), _KEEP)
         for group in section:
@@ -161,7 +172,7 @@ def _read_term_entry(concept: etree._Element) -> Entry:
                 continue
             status = " ".join(value for name in data.keys() & _STATUSES for value in data[name])
             keep_term = keep_section or _says(data, _KEEP)
-            word = EntryWord(data["term"][0], _language(section), is_forbidden_status(status), keep_term)
+            word = EntryWord(data["term"][0], find_language_of(section), is_forbidden_status(status), keep_term)
             ranked.append((not _PREFERRED.search(status.lower()), word))
             case |= _says(data, _CASE)
             notes += data["note"]
@@ -173,7 +184,7 @@ def _list_data(element: etree._Element) -> Iterator[etree._Element]:
     """Yield the data categories of a concept or a language, not those of what is in it."""
     for child in element:
         yield child
-        if _name(child) in ("descripgrp", "admingrp"):
+        if name_element(child) in ("descripgrp", "admingrp"):
             yield from child
 
 
@@ -184,7 +195,7 @@ def _read_data(elements: Iterable[etree._Element]) -> Mapping[str, list[str]]:
     """
     data = defaultdict[str, list[str]](list)
     for element in elements:
-        name = _name(element)
+        name = name_element(element)
         if name in _GENERAL:
             name = _normalize(element.get("type") or "")
         if name in _CATEGORIES:
