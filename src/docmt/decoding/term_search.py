@@ -34,7 +34,7 @@ MOST_LOSS = 10.0
 """Log-probability (nats) that a sentence may lose for each term, in the mode prefer."""
 _LITTLE_LOSS = 5.0
 """Log-probability (nats) up to which a translation that goes on as before is taken without another search."""
-_FREE = ((0, 0), (1, 1), (2, 2))
+_FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
 """How many words earlier an opening may end before a term, and the free tokens in their place."""
 _ELIDING = frozenset(["fr", "it", "ca", "oc"])
 """Languages whose articles lose a vowel: l'eau."""

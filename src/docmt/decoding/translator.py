@@ -27,7 +27,7 @@ from docmt.decoding.document_stream import DocumentStream, OpenDocument, transla
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
 from docmt.decoding.long_sentences import align_selected, cut_long_sentences
-from docmt.decoding.openings import OPENING_BEAM, Opening, search_openings
+from docmt.decoding.openings import OPENING_BEAM, REST_BEAM, Opening, search_openings
 from docmt.decoding.sampling import count_copies
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
@@ -191,7 +191,7 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """See `search_openings`."""
         words, stops = [each.words for each in sources], any(each.stops for each in openings)
-        beam = min(self.search.beam + OPENING_BEAM * stops, OPENING_BEAM)
+        beam = OPENING_BEAM if stops else min(self.search.beam, REST_BEAM)
         search = replace(self.search, beam=beam, n_best=beam)
         settings = {**self._context_settings, "drafts": self.draft_documents(words), "config": search}
         with precision_context(self._model, self.precision):
