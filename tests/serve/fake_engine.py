@@ -45,12 +45,12 @@ class FakeWork:
         align = self.options.get("align", False)
         links = link_words(source, target) if align is True or (align and align(number)) else None
         terms = self.options.get("terms")
-        uses = tuple(
-            TermUse(span, term.source, term.targets, "", "met" if term.targets[0] in target else "lost")
-            for term, span in (terms.find(source) if terms else ())
-        )
+        uses = []
+        for each in terms.find(source) if terms else ():
+            status = "met" if each.term.targets[0] in target else "lost"
+            uses.append(TermUse(each.span, each.term.source, each.term.targets, "", status))
         return TranslatedSentence(
-            source, target, -float(len(source)), (0, 0), (0, 0), tokens=4, alignment=links, terms=uses
+            source, target, -float(len(source)), (0, 0), (0, 0), tokens=4, alignment=links, terms=tuple(uses)
         )
 
     def make_part(self, first, last):
@@ -132,6 +132,9 @@ class FakeEngine:
         else:
             first, history = len(targets), list(targets)
         return FakeWork(self, document, first, history, options)
+
+    def list_memories(self):
+        return []
 
     async def make_matcher(self, model, entries):
         languages = {each.name: (each.source_language, each.target_language) for each in self.describe_models()}
