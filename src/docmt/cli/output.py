@@ -36,7 +36,7 @@ WARNINGS = {
     "long_source": "source sentences longer than an instance, each processed without context in most systems",
 }
 
-TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
+TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss", "replaced")
 UNMET = ("refused", "lost", "forbidden")
 """States of terms that a translation lacks."""
 
@@ -94,8 +94,8 @@ class Report:
                 self.locations[warning].append(f"{document}, sentence {number}")
         for number, sentence in enumerate(translation.sentences, first + 1):
             for use in sentence.terms:
-                wanted = "|".join(use.wanted)
-                self.terms.append([document, number, use.term, wanted, use.found, use.status, round(use.loss, 2)])
+                loss, wanted = round(use.loss, 2), "|".join(use.wanted)
+                self.terms.append([document, number, use.term, wanted, use.found, use.status, loss, use.replaced])
 
     def counts(self) -> dict[str, int]:
         """Return the number of locations of each warning."""
@@ -127,10 +127,11 @@ class Report:
     def log_terms(self, path: str) -> None:
         """Log what became of terms, and write each of them to a path as tab-separated values."""
         counts = Counter(row[TERM_COLUMNS.index("status")] for row in self.terms)
-        met = sum(count for status, count in counts.items() if status not in UNMET)
+        asked = len(self.terms) - counts["consistent"]
         parts = [
-            f"{len(self.terms):,} asked, {met:,} met",
+            f"{asked:,} asked, {asked - sum(counts[each] for each in UNMET):,} met",
             *(f"{counts[each]:,} {each}" for each in UNMET if counts[each]),
+            *([f"{counts['consistent']:,} made consistent"] if counts["consistent"] or not asked else []),
         ]
         advice = "; --terms-mode require takes what is refused" if counts["refused"] else ""
         _log.info(f"terms: {', '.join(parts)} ({path or '--terms-report FILE lists them'}{advice})")

@@ -75,6 +75,11 @@ def complete_translations(
         search = TermSearch(translator, translator.terms, align, search_openings)
         translations, with_terms = search.run(sources, translations, changed)
         changed |= with_terms
+    if translator.consistent:
+        from docmt.decoding.consistency import make_consistent  # imported here: it reads lists of words
+
+        translations, consistent = make_consistent(translator, sources, translations, changed, align, search_openings)
+        changed |= consistent
     by_document: list[tuple[dict[int, Rows], set[int]]] = [({}, set()) for _ in sources]
     for (document, number), sentences in changed.items():
         by_document[document][0][number] = sentences

@@ -107,6 +107,7 @@ class Translator:
         for member in self.models:
             check_context(search, context, member.config)
         self.terms: TermMatcher | None = None
+        self.consistent = False
         drafter = load_common_drafter(self._paths, self._model, self.tokenizer, precision)
         self._drafter = drafter and replace(drafter, batch_tokens=batch_tokens)
         _log.info("%s", self._describe())
@@ -157,8 +158,7 @@ class Translator:
         """
         if not isinstance(source, list | tuple):
             return self.translate([source])[0]
-        translations = self.translate_all(source)
-        pairs = list(zip(source, translations, strict=True))
+        pairs = list(zip(source, self.translate_all(source), strict=True))
         log_warnings(translation for text, translation in pairs if isinstance(text, str))
         return [translation.text() if isinstance(text, str) else translation for text, translation in pairs]
 
@@ -366,14 +366,15 @@ class Translator:
         other.search = search
         return other
 
-    def with_terms(self, terms: Glossary | None, mode: TermMode = "prefer") -> Translator:
+    def with_terms(self, terms: Glossary | None, mode: TermMode = "prefer", *, consistent: bool = False) -> Translator:
         """Return a translator with the same model, which is not copied, whose translations have these terms.
 
-        mode: see `TermMode`. `TranslatedSentence.terms` says what became of each term.
+        mode: see `TermMode`. `TranslatedSentence.terms` says what became of each term. consistent: what a document
+        repeats is translated as it mostly is there.
         """
         check_choice("mode", mode, get_args(TermMode))
         other = copy(self)
-        other.terms = None if terms is None else TermMatcher(terms, mode)
+        other.terms, other.consistent = None if terms is None else TermMatcher(terms, mode), consistent
         return other
 
     def _yield_parts(
@@ -381,7 +382,7 @@ class Translator:
     ) -> Iterator[list[PartialTranslation]]:
         """Yield partial translations with a progress bar; finished: sentences that were translated before."""
         with progress(self._title("translating"), sum(len(each.words) for each in documents), finished) as bar:
-            spans = stream.translate(bar.advance)
+            spans = (stream.translate_whole if self.consistent else stream.translate)(bar.advance)
             while True:
                 # The caller's code between two parts must not run in this precision.
                 with precision_context(self._model, self.precision):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -9,6 +10,8 @@ from docmt.formats.language_codes import primary_language
 
 _SHORTEST, _MAX_ENDING = 4, 2
 """Letters of the shortest beginning that two forms share, and of the longest ending that they do not."""
+_BEGINNING = 6
+"""Letters that the forms of a word mostly share."""
 
 
 def _load_simplemma(language: str) -> Any | None:
@@ -74,3 +77,9 @@ class WordForms:
         for form, lemma in DEFAULT_DICTIONARY_FACTORY.get_dictionary(self.language).items():
             forms.setdefault(lemma.casefold(), []).append(form)
         return forms
+
+
+def choose_lemma(language: str) -> Callable[[str], str]:
+    """Return the function that gives all forms of a word one key: by the table, or else their beginning."""
+    forms = WordForms(language)
+    return forms.lemma if forms.has_table else lambda word: word.casefold()[:_BEGINNING]

@@ -104,7 +104,9 @@ class TranslateOptions(SearchOptions, TermOptions):
     report: str = option("", metavar="FILE")
     """list what was not translated in files with markup"""
     terms_report: str = option("", metavar="FILE")
-    """list each occurrence of a term with its place, what stands for it, and how probable that is (tab-separated)"""
+    """list each occurrence of a term with its place and what stands for it (tab-separated)"""
+    consistent: bool = False
+    """translate what a document repeats as it mostly does"""
     resume: bool = False
     """continue an interrupted translation with the same input, model and options"""
     input: InputConfig = InputConfig()
@@ -119,8 +121,8 @@ def parser() -> Parser[TranslateOptions]:
         "translate",
         TranslateOptions,
         __doc__,
-        common="output format fields protect terms terms_mode terms_report bilingual report resume search.beam "
-        "input.layout input.join_lines device",
+        common="output format fields protect terms terms_mode terms_report consistent bilingual report resume "
+        "search.beam device",
     )
 
 
@@ -128,8 +130,8 @@ def run(arguments: Sequence[str]) -> int:
     """Translate files. Return 2 if any of them failed."""
     options = parser().parse(arguments)
     outputs = _outputs(options)
-    if options.terms_report and not options.terms:
-        raise DocmtError("--terms-report lists the terms of --terms: add a glossary, or leave it out")
+    if options.terms_report and not (options.terms or options.consistent):
+        raise DocmtError("--terms-report lists the terms of --terms or --consistent: add one, or leave it out")
     check_bilingual(options.bilingual)
     if options.bilingual and len(outputs) > 1:
         raise DocmtError(f"--bilingual is one file, but there are {len(outputs)} inputs: translate them one by one")
@@ -161,7 +163,7 @@ def run(arguments: Sequence[str]) -> int:
     _report_skipped(files, options.report)
     status = report.log(len(outputs), written, "files", "translated")
     _log_partial(writers)
-    if options.terms:
+    if options.terms or options.consistent:
         report.log_terms(options.terms_report)
     return status
 
@@ -207,7 +209,8 @@ def _fingerprint(translator: Translator, files: Sequence[TranslationJob], option
     search = {format_flag(f"search.{name}"): value for name, value in asdict(translator.search).items()}
     search |= {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": options.alignments}
-    others = {"--fields": options.fields, "--bilingual": options.bilingual, **describe_protection(translator)}
+    others = {"--fields": options.fields, "--bilingual": options.bilingual, "--consistent": options.consistent}
+    others |= describe_protection(translator)
     return {**facts, **{name: value for name, value in others.items() if value}, **search}
 
 
