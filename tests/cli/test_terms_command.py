@@ -117,9 +117,9 @@ def test_terms_need_a_search_of_docmt(tmp_path):
     (tmp_path / "in.txt").write_text("The committee met.\n")
     arguments = ["translate", "en-fr-sentence", tmp_path / "in.txt", "--terms", tmp_path / "g.tsv"]
     sampling = ["--search.sampling", "--search.beam", "1"]
-    fails(*arguments, *sampling, message="--terms needs the beam search of docmt, not search.sampling")
+    fails(*arguments, *sampling, message="terms need the beam search of docmt, not search.sampling")
     published = ["--search.implementation", "huggingface"]
-    fails(*arguments, *published, message="--terms needs the beam search of docmt, not search.implementation")
+    fails(*arguments, *published, message="terms need the beam search of docmt, not search.implementation")
 
 
 def test_a_title_above_the_names_of_columns_is_told(tmp_path):
@@ -188,9 +188,9 @@ def test_a_consistent_translation_says_what_it_changed(here, monkeypatch):
     (here / "in.txt").write_text("\n".join(sentences) + "\n")
     common = ["translate", "en-fr-sentence", "in.txt", "--layout", "lines", "--beam", "1"]
     fails(*common, "--terms-report", "r.tsv", message="--terms-report lists the terms of --terms or --consistent")
-    fails(*common, "--consistent", "--search.sampling", message="--consistent needs the beam search of docmt")
+    fails(*common, "--consistent", "--search.sampling", message="terms need the beam search of docmt")
     outcome = call(*common, "--consistent", "-o", "out.txt", "--terms-report", "r.tsv")
     assert outcome.status == 0, outcome.err
-    assert outcome.err.splitlines()[-1] == "docmt: terms: 0 asked, 0 met, 0 made consistent (r.tsv)"
+    assert outcome.err.splitlines()[-1] == "docmt: terms: 0 asked, 0 met (r.tsv)"
     assert (here / "r.tsv").read_text() == ("document\tsentence\tterm\twanted\tfound\tstatus\tloss\treplaced\n")
     assert len((here / "out.txt").read_text().splitlines()) == 5

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from docmt.decoding.translation_results import (
     PartialTranslation,
     ResumePoint,
+    TermUse,
     TranslatedSentence,
     Translation,
     WordLink,
 )
 from docmt.documents import Document
 from docmt.serve.engine import Overloaded
+from docmt.serve.term_matchers import TermMatchers
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,14 @@ class FakeWork:
         target = f"«{source}» ({seen})"
         align = self.options.get("align", False)
         links = link_words(source, target) if align is True or (align and align(number)) else None
-        return TranslatedSentence(source, target, -float(len(source)), (0, 0), (0, 0), tokens=4, alignment=links)
+        terms = self.options.get("terms")
+        uses = []
+        for each in terms.find(source) if terms else ():
+            status = "met" if each.term.targets[0] in target else "lost"
+            uses.append(TermUse(each.span, each.term.source, each.term.targets, "", status))
+        return TranslatedSentence(
+            source, target, -float(len(source)), (0, 0), (0, 0), tokens=4, alignment=links, terms=tuple(uses)
+        )
 
     def make_part(self, first, last):
         source = self.document.slice(first, last)
@@ -123,6 +132,10 @@ class FakeEngine:
         else:
             first, history = len(targets), list(targets)
         return FakeWork(self, document, first, history, options)
+
+    async def make_matcher(self, model, entries):
+        languages = {each.name: (each.source_language, each.target_language) for each in self.describe_models()}
+        return await TermMatchers((), "prefer", languages).make(model, entries) if entries else None
 
     async def segment(self, model, text):
         return Document.from_text(text)

@@ -169,21 +169,18 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
     if hasattr(options, "protect"):
         settings["protect"] = options.read_patterns()
-    paths, model = getattr(options, "terms", []), options.model if model is None else model
-    search, consistent = getattr(options, "search", SearchConfig()), getattr(options, "consistent", False)
-    if (paths or consistent) and (search.sampling or search.implementation != "docmt"):
-        other = "search.sampling" if search.sampling else f"search.implementation {search.implementation}"
-        name = "--terms" if paths else "--consistent"
-        raise DocmtError(f"{name} needs the beam search of docmt, not {other}: leave one of them out")
-    glossary = Glossary.read(*paths, languages=read_languages(model)) if paths else None
-    translator = Translator(model, **settings)
+    name, paths = options.model if model is None else model, getattr(options, "terms", [])
+    consistent = getattr(options, "consistent", False)
+    settings.get("search", SearchConfig()).check_terms(paths or consistent)
+    glossary = Glossary.read(*paths, languages=read_languages(name)) if paths else None
+    translator = Translator(name, **settings)
     if glossary is not None:
         for row in glossary.skipped[:_MAX_SKIPPED]:
             _log.warning(f"{row.path}, line {row.line}: skipped: {row.reason}")
         if (more := len(glossary.skipped) - _MAX_SKIPPED) > 0:
             _log.warning(f"{more} more rows are skipped: docmt terms check lists them")
     if glossary is not None or consistent:
-        translator = translator.with_terms(glossary, options.terms_mode, consistent=consistent)
+        translator = translator.with_terms(glossary, options.terms_mode, consistent)
     if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator

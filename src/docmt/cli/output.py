@@ -17,6 +17,7 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8, write_all, write_error
 from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
+from docmt.decoding.term_report import TERM_COLUMNS, make_row, render_rows, summarize_terms
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
 
@@ -35,10 +36,6 @@ WARNINGS = {
     "missing_text": "sentences of which a part seems not to be translated",
     "long_source": "source sentences longer than an instance, each processed without context in most systems",
 }
-
-TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss", "replaced")
-UNMET = ("refused", "lost", "forbidden")
-"""States of terms that a translation lacks."""
 
 
 def check_alignments(alignments: bool, formats: Iterable[str]) -> None:
@@ -93,9 +90,7 @@ class Report:
             for warning in set(warnings) - {"sentence_count"}:
                 self.locations[warning].append(f"{document}, sentence {number}")
         for number, sentence in enumerate(translation.sentences, first + 1):
-            for use in sentence.terms:
-                loss, wanted = round(use.loss, 2), "|".join(use.wanted)
-                self.terms.append([document, number, use.term, wanted, use.found, use.status, loss, use.replaced])
+            self.terms += [make_row(document, number, use) for use in sentence.terms]
 
     def counts(self) -> dict[str, int]:
         """Return the number of locations of each warning."""
@@ -127,17 +122,10 @@ class Report:
     def log_terms(self, path: str) -> None:
         """Log what became of terms, and write each of them to a path as tab-separated values."""
         counts = Counter(row[TERM_COLUMNS.index("status")] for row in self.terms)
-        asked = len(self.terms) - counts["consistent"]
-        parts = [
-            f"{asked:,} asked, {asked - sum(counts[each] for each in UNMET):,} met",
-            *(f"{counts[each]:,} {each}" for each in UNMET if counts[each]),
-            *([f"{counts['consistent']:,} made consistent"] if counts["consistent"] or not asked else []),
-        ]
         advice = "; --terms-mode require takes what is refused" if counts["refused"] else ""
-        _log.info(f"terms: {', '.join(parts)} ({path or '--terms-report FILE lists them'}{advice})")
+        _log.info(f"{summarize_terms(counts)} ({path or '--terms-report FILE lists them'}{advice})")
         if path:
-            rows = ["\t".join(" ".join(str(value).split()) for value in row) for row in [TERM_COLUMNS, *self.terms]]
-            write_text(path, "\n".join(rows) + "\n")
+            write_text(path, render_rows(self.terms))
 
     def log(self, total: int, done: int, noun: str, participle: str) -> int:
         """Log all warnings and failures, then how many of the `total` are not done. Return the exit status.

@@ -431,3 +431,14 @@ def check_documents(documents: Iterable[DocumentKind]) -> Iterable[DocumentKind]
     if not isinstance(documents, Iterable):
         raise DocmtError(f"{type(documents).__name__} is not a list of documents. Give texts or Documents.")
     return documents
+
+
+def check_lengths(pairs: Sequence[tuple[Document, Document]]) -> None:
+    """Raise DocmtError for a source and a target of unequal numbers of sentences."""
+    for source, target in pairs:
+        if len(source.sentences) != len(target.sentences):
+            name = f"document {source.id}" if source.id else "the document"
+            raise DocmtError(
+                f"{name} has {len(source.sentences)} source but {len(target.sentences)} target sentences. Give one "
+                "target sentence for each."
+            )

@@ -44,6 +44,7 @@ from docmt.decoding.translation_results import (
     Translation,
     WordLink,
     check_documents,
+    check_lengths,
     log_warnings,
 )
 from docmt.documents import Document, unwrap_lines
@@ -52,14 +53,13 @@ from docmt.documents.words import normalize_characters
 from docmt.model import TranslationModel
 from docmt.model.noise import ContextNoise
 from docmt.model.products import Precision, precision_context
-from docmt.terms import Glossary
-from docmt.terms.matching import TermMatcher, TermMode
+from docmt.terms.glossary import Terms
+from docmt.terms.matching import TermMatcher, TermMode, make_matcher
 from docmt.text.tokenizer import SIDES, Side
 
 __all__ = ["PartialTranslation", "ResumePoint", "TranslatedSentence", "Translation", "Translator"]
 
-DEFAULT_LANGUAGE = "en"
-"""Language of the segmentation rules for models without a source language."""
+DEFAULT_LANGUAGE = "en"  # of the segmentation rules for models without a source language
 _BLOCK = 256  # sentences that a tokenizer is given at once
 _log = logging.getLogger(__name__)
 if hasattr(os, "register_at_fork"):
@@ -142,20 +142,24 @@ class Translator:
         return self._model.device
 
     @overload
-    def translate(self, source: str) -> str: ...
+    def translate(self, source: str, *, terms: Terms | None = None) -> str: ...
     @overload
-    def translate(self, source: Document) -> Translation: ...
+    def translate(self, source: Document, *, terms: Terms | None = None) -> Translation: ...
     @overload
-    def translate(self, source: list[str] | tuple[str, ...]) -> list[str]: ...
+    def translate(self, source: list[str] | tuple[str, ...], *, terms: Terms | None = None) -> list[str]: ...
     @overload
-    def translate(self, source: list[Document] | tuple[Document, ...]) -> list[Translation]: ...
-    def translate(self, source: Any) -> Any:
+    def translate(
+        self, source: list[Document] | tuple[Document, ...], *, terms: Terms | None = None
+    ) -> list[Translation]: ...
+    def translate(self, source: Any, *, terms: Terms | None = None) -> Any:
         """Translate a source: text for text, a Translation for a Document, a list for a list or tuple.
 
         A text is one document of any number of sentences and paragraphs, and so is each text of a list. The sentences
         of one document are `Document.from_sentences([...])`. Warnings about a text (see `Translation.warnings`) are
-        logged. Raises DocmtError for any other type.
+        logged. terms: see `with_terms`, in place of those of this translator. Raises DocmtError for any other type.
         """
+        if terms is not None:
+            return self.with_terms(terms, consistent=self.consistent).translate(source)
         if not isinstance(source, list | tuple):
             return self.translate([source])[0]
         pairs = list(zip(source, self.translate_all(source), strict=True))
@@ -341,9 +345,10 @@ class Translator:
         if isinstance(document, PreparedDocument):
             return document
         source = self._to_document(document, "source")
-        sentences = list(map(self.protection.hide, source.sentences)) if self.protection else source.sentences
-        words = self.encode(sentences, "source")
-        return cut_long_sentences(self, PreparedDocument(source, words, source, range(len(source))))
+        texts = list(map(self.protection.hide, source.sentences)) if self.protection else source.sentences
+        return cut_long_sentences(
+            self, PreparedDocument(source, self.encode(texts, "source"), source, range(len(source)))
+        )
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """Return the point after the first sentences of a document, whose translations are supplied.
@@ -352,9 +357,7 @@ class Translator:
         translations than sentences.
         """
         if len(targets) > len(document.whole):
-            raise DocmtError(
-                f"there are {len(targets)} translations for {len(document.whole)} sentences. Give at most one for each."
-            )
+            raise DocmtError(f"{len(document.whole)} sentences cannot have {len(targets)} translations. Give fewer.")
         pairs = zip(document.words, document.divide_targets(self.encode(targets, "target")), strict=False)
         return ResumePoint(len(targets), [[translation] for words, translation in pairs if words], is_supplied=True)
 
@@ -364,17 +367,20 @@ class Translator:
             check_context(search, self.context, member.config)
         other = copy(self)
         other.search = search
-        return other
+        return other.with_terms(self.terms, consistent=self.consistent)
 
-    def with_terms(self, terms: Glossary | None, mode: TermMode = "prefer", *, consistent: bool = False) -> Translator:
+    def with_terms(
+        self, terms: Terms | TermMatcher | None, mode: TermMode = "prefer", consistent: bool = False
+    ) -> Translator:
         """Return a translator with the same model, which is not copied, whose translations have these terms.
 
-        mode: see `TermMode`. `TranslatedSentence.terms` says what became of each term. consistent: what a document
-        repeats is translated as it mostly is there.
+        terms: a glossary, or a mapping as of `Glossary.from_pairs`. consistent: what a document repeats is translated
+        as it mostly is there. Raises DocmtError for terms that cannot be used, and for another search.
         """
         check_choice("mode", mode, get_args(TermMode))
+        self.search.check_terms(terms or consistent)
         other = copy(self)
-        other.terms, other.consistent = None if terms is None else TermMatcher(terms, mode), consistent
+        other.terms, other.consistent = make_matcher(terms, self.languages, mode), consistent
         return other
 
     def _yield_parts(
@@ -442,13 +448,7 @@ class Translator:
             )
             for source, target in pairs
         ]
-        for source, target in documents:
-            if len(source.sentences) != len(target.sentences):
-                name = f"document {source.id}" if source.id else "the document"
-                raise DocmtError(
-                    f"{name} has {len(source.sentences)} source but {len(target.sentences)} target sentences. Give one "
-                    "target sentence for each."
-                )
+        check_lengths(documents)
         sources, targets = (
             [self.encode(sides[index].sentences, side) for sides in documents] for index, side in enumerate(SIDES)
         )

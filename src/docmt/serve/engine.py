@@ -24,7 +24,7 @@ from docmt.documents import Document
 from docmt.model.products import Precision
 from docmt.serve.model_pool import ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
-from docmt.terms.matching import TermMode
+from docmt.terms.matching import TermMatcher, TermMode
 
 __all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
 
@@ -253,19 +253,30 @@ class Engine:
         resume_point: ResumePoint | None = None,
         targets: Sequence[str] = (),
         owner: str = "",
+        terms: TermMatcher | None = None,
     ) -> Work:
         """Return the work of translating a document; call inside of the event loop.
 
         align: whether to add word links, or for which sentences by number. resume_point: of the last part of an
         interrupted work. targets: supplied translations of the first sentences; only the others are translated, and see
-        these. owner: id of a key; owners take turns. Raises DocmtError for a beam too wide.
+        these. owner: id of a key; owners take turns. terms: of `make_matcher`; None: those of the server.
+
+        Raises DocmtError for a beam too wide.
         """
         self._search_for(n_best)
-        work = Work(model, document, lane, n_best, align, resume_point, targets, owner)
+        work = Work(model, document, lane, n_best, align, resume_point, targets, owner, terms)
         with self._condition:
             self._queue.add(work)
             self._condition.notify()
         return work
+
+    async def make_matcher(self, model: str, entries: str) -> TermMatcher | None:
+        """Return the matcher of the terms of a request beside those of the server; None: there are only these.
+
+        entries, errors: see `TermMatchers.make`. Raises DocmtError also for a search without terms.
+        """
+        self._search.check_terms(entries)
+        return await self._pool.terms.make(model, entries) if entries else None
 
     def check_room(self, model: str, owner: str = "") -> None:
         """Raise Overloaded when too many short texts wait, before those of a request are submitted.
@@ -440,6 +451,8 @@ class Engine:
         """Translate together, deliver the parts, and return the works that progressed or had nothing to translate."""
         first = works[0]
         translator = self._pool.load(first.model)
+        if first.terms is not None:
+            translator = translator.with_terms(first.terms)
         if first.n_best > 1:
             translator = translator.with_search(self._search_for(first.n_best))
         with self._in_turn(works) as turn:  # loading is no measure of speed

@@ -11,7 +11,8 @@ before anything else sees it. It is also the log of events: each sentence of a l
     {"undo": true}                                                the last change of the user that holds is taken back
     {"stop": true}                                                translations after an edit stay as they were
 
-A part has an object for each sentence, with `number` and, if it has no translation, `error`. `context` has translations
+A part has an object for each sentence, with `number` and, if it has no translation, `error`; its `terms`, if any, are
+those of `TermUse`. `context` has translations
 of context sentences. An edit without a target only changes the state of its sentence; its links, if any, put the codes
 where the user had them. `resume` is the `ResumePoint` of the document, if the engine can go on from there.
 """
@@ -24,7 +25,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from math import exp
 from pathlib import Path
@@ -33,13 +34,15 @@ from typing import Any
 from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, write_all, write_error
-from docmt.decoding.translation_results import PartialTranslation, ResumePoint, WordLink
+from docmt.decoding.term_report import count_statuses, make_row, render_rows, review_terms
+from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TermUse, WordLink
 from docmt.documents import Document, ParallelDocument
 from docmt.formats.language_codes import primary_language
 from docmt.serve.engine import Engine, Overloaded
 from docmt.serve.file_process import FileContents
 from docmt.serve.job_store import JobFacts
 from docmt.serve.work_queue import Lane, Work
+from docmt.terms.matching import TermMatcher
 
 Links = list[list[int]]
 """Word links of a sentence: source and target characters (first, one after the last), and 1 if mutual, else 0."""
@@ -67,6 +70,8 @@ class JobSentence:
     tokens: int = 0
     warnings: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
+    terms: list[TermUse] = field(default_factory=list)
+    """terms of glossaries in it"""
     links: Links | None = None
     code_links: Links | None = None
     """links that put the codes where the user had them"""
@@ -117,12 +122,12 @@ class TranslationPlan:
 class JobJournal:
     """The sentences of a job, with the file that all their changes are written to."""
 
-    def __init__(self, path: Path, contents: FileContents) -> None:
+    def __init__(self, path: Path, contents: FileContents, languages: tuple[str, str] = ("", "")) -> None:
         """Read the journal, if it exists; an incomplete last line of a killed process is dropped.
 
-        Raises DocmtError for a damaged one.
+        languages: of the terms. Raises DocmtError for a damaged one.
         """
-        self._path, self.contents = path, contents
+        self._path, self.contents, self._languages = path, contents, languages
         self.sources = [sentence for document in contents.documents for sentence in document.sentences]
         self.starts = [0, *accumulate(map(len, contents.documents))]
         """number of the first sentence of each document, and of all sentences"""
@@ -191,8 +196,10 @@ class JobJournal:
             if "resume" in line:
                 self._points[line["document"]] = ResumePoint(*line["resume"])
 
-    def _apply_sentence(self, number: int, target: str = "", error: str = "", **values: Any) -> None:
-        sentence = JobSentence(target, error=error, stale=False, **values)
+    def _apply_sentence(
+        self, number: int, target: str = "", error: str = "", terms: Sequence[dict[str, Any]] = (), **values: Any
+    ) -> None:
+        sentence = JobSentence(target, error=error, terms=[TermUse(**use) for use in terms], stale=False, **values)
         if error:
             sentence.target, sentence.warnings = self.sources[number], [FAILED]
         if (old := self.sentences[number]).target is not None:
@@ -212,8 +219,8 @@ class JobJournal:
             for sentence in self.sentences[first + 1 : end]:
                 sentence.stale = not sentence.is_fixed
 
-    @staticmethod
     def _edit(
+        self,
         old: JobSentence,
         target: str | None,
         findings: list[str],
@@ -224,6 +231,7 @@ class JobJournal:
         if target is None:
             return replace(old, confirmed=confirmed, stale=False)
         new = JobSentence(target, findings=findings, edited=True, machine=old.machine if old.edited else old)
+        new.terms = review_terms(old.terms, target, self._languages)
         return replace(new, confirmed=confirmed, code_links=code_links, stale=False)
 
     def _change(self, changed: Mapping[int, JobSentence], end: int = 0) -> None:
@@ -282,7 +290,17 @@ class JobJournal:
             "edited": sentence.edited,
             "confirmed": sentence.confirmed,
             "findings": sentence.findings,
+            "terms": [asdict(use) for use in sentence.terms],
         }
+
+    def count_terms(self) -> dict[str, int]:
+        """Return how many terms were asked and met, and how many others there are by their state."""
+        return count_statuses(use.status for sentence in self.sentences for use in sentence.terms)
+
+    def render_terms(self, name: str) -> str:
+        """Return the report of the terms (docs/terms.md). name: of the document."""
+        uses = ((number, use) for number, sentence in enumerate(self.sentences, 1) for use in sentence.terms)
+        return render_rows(make_row(name, number, use) for number, use in uses)
 
     def count_after(self, number: int) -> int:
         """Return the number of characters that are translated again after an edit of a sentence."""
@@ -372,20 +390,27 @@ def choose_lane(facts: JobFacts) -> Lane:
 
 
 async def translate_job(
-    engine: Engine, facts: JobFacts, journal: JobJournal, on_change: Callable[[], None], owner: str = ""
+    engine: Engine,
+    facts: JobFacts,
+    journal: JobJournal,
+    on_change: Callable[[], None],
+    owner: str = "",
+    entries: str = "",
 ) -> None:
     """Translate all sentences that are to be translated, document by document.
 
-    owner: id of a key. on_change: called after each part. Raises DocmtError if the engine cannot translate at all, or
-    for a full disk.
+    owner: id of a key. on_change: called after each part. entries: of glossaries that the client named. Raises
+    DocmtError if the engine cannot translate at all, or for a full disk.
     """
+    terms = await engine.make_matcher(facts.model, entries)
     while not journal.is_whole:
         events = len(journal.events)
         works: deque[tuple[TranslationPlan, Work]] = deque()
         try:
             while plans := journal.list_plans(_AHEAD):
                 # The next documents wait in the engine, so that short ones are translated together.
-                works += [(plan, submit_plan(engine, facts, journal, plan, owner)) for plan in plans[len(works) :]]
+                new = plans[len(works) :]
+                works += [(plan, submit_plan(engine, facts, journal, plan, owner, terms)) for plan in new]
                 if not await _write_parts(facts, journal, *works.popleft(), on_change):
                     break
         finally:
@@ -395,7 +420,14 @@ async def translate_job(
             raise DocmtError("the engine returned no translation")
 
 
-def submit_plan(engine: Engine, facts: JobFacts, journal: JobJournal, plan: TranslationPlan, owner: str = "") -> Work:
+def submit_plan(
+    engine: Engine,
+    facts: JobFacts,
+    journal: JobJournal,
+    plan: TranslationPlan,
+    owner: str = "",
+    terms: TermMatcher | None = None,
+) -> Work:
     """Start the translation of a document, or of its rest. Where too many texts wait, it goes to the lane of jobs."""
     lane = choose_lane(facts)
     if lane == "interactive":
@@ -411,6 +443,7 @@ def submit_plan(engine: Engine, facts: JobFacts, journal: JobJournal, plan: Tran
         targets=plan.targets,
         lane=lane,
         owner=owner,
+        terms=terms,
     )
 
 
@@ -469,6 +502,8 @@ def _describe_sentences(part: PartialTranslation, first: int, journal: JobJourna
         row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
         if sentence.alignment is not None and number in journal.contents.aligned:
             row["links"] = list_links(sentence.alignment)
+        if sentence.terms:
+            row["terms"] = [{**asdict(use), "loss": round(use.loss, _DIGITS)} for use in sentence.terms]
         rows.append(row)
     return rows
 

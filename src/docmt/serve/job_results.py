@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.core.errors import DocmtError
+from docmt.core.files import write_text
 from docmt.core.plain_text import plain_name
 from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import RESULTS, FileProcess
@@ -41,6 +42,9 @@ class JobResults:
         """Return the path of a result in the folder of the job, and remove those from before the last change."""
         path = folder / f"result.{len(journal.events)}.{format}"
         if path.exists():
+            return path
+        if format == "terms":
+            await asyncio.to_thread(write_text, path, journal.render_terms(facts.name))
             return path
         aligned, sentences = journal.contents.aligned, journal.sentences
         wanted = [n for n in aligned if sentences[n].edited and sentences[n].code_links is None]

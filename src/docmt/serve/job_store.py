@@ -55,6 +55,13 @@ class JobFacts:
     """see `docmt.formats.units.ReadConfig`"""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """number of parts that are not translated, by reason"""
+    glossary_ids: tuple[str, ...] = ()
+    """glossaries that the client named; the folder of the job has their entries of then"""
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Codes of source and target."""
+        return self.source_language, self.target_language
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,8 @@ class JobRecord:
     """processes in succession that died while they ran it, before any progress"""
     unwanted: bool
     """whether the command line asks for its end"""
+    terms: Mapping[str, int] = field(default_factory=dict)
+    """terms asked and met, and others by their state; empty: not counted"""
 
     def to_json(self) -> dict[str, Any]:
         """Return what the owner may see, with times in ISO 8601 (UTC)."""
@@ -90,6 +99,7 @@ class JobRecord:
             "finished": self.finished,
             "edited": self.edited,
             "error": self.error,
+            "terms": self.terms,
             "created": _format_time(self.created),
             "expires": _format_time(self.expires),
         }
@@ -266,7 +276,8 @@ class JobStore:
         try:
             facts = json.loads(values.pop("facts"))
             expires = values.pop("changed") + self._keep_seconds
-            return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
+            lists = {"fields": tuple(facts["fields"]), "glossary_ids": tuple(facts.get("glossary_ids", ()))}
+            return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, **lists}))
         except (ValueError, KeyError, TypeError) as error:
             raise other_version_error(self._path, "a job with other fields") from error
 

@@ -9,7 +9,7 @@ import secrets
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,10 +19,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from docmt.core.files import write_error
+from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
 from docmt.serve.document_jobs import DocumentOptions, JobEvent, NoSuchDocument
 from docmt.serve.file_process import RESULTS
+from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
 from docmt.serve.job_store import JobRecord
 from docmt.serve.service_state import ServiceState, get_state
@@ -49,9 +51,11 @@ RESULT_HEADERS = {"content-security-policy": "sandbox; default-src 'none'", "x-c
 async def translate(request: Request) -> Response:
     """Translate a text, or sentences."""
     state = get_state(request)
-    state.find_owner(request)
+    owner = state.find_owner(request)
     values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("text sentences source target model context context_targets alternatives alignments")
+    values.check_names(
+        "text sentences source target model context context_targets alternatives alignments glossary_id glossary_ids"
+    )
     has_sentences = values.is_list("sentences")
     if not has_sentences and values.fields.get("text") is None:
         raise RequestError("text is missing: send a text, or sentences as a list")
@@ -69,9 +73,11 @@ async def translate(request: Request) -> Response:
     item = TextItem(document)
     before = await _read_context(state, model, values, context, targets)
     align = values.switch("alignments")
-    options = TextOptions(before, targets, n_best=count + 1, align=align)
-    rows = (await translate_items(request, state.engine, [model], [item], options))[0]
     description = state.engine.describe_model(model)
+    _, entries = await read_terms(state, values, owner, replace(chosen, name=model))
+    terms = await state.engine.make_matcher(model, entries)
+    options = TextOptions(before, targets, n_best=count + 1, align=align, terms=terms)
+    rows = (await translate_items(request, state.engine, [model], [item], options))[0]
     head = {
         "model": model,
         "source_language": description.source_language or chosen.source,
@@ -114,6 +120,7 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
             "score": row.sentence.score,
             "tokens": row.sentence.tokens,
             "warnings": row.warnings,
+            "terms": [asdict(use) for use in row.sentence.terms],
         }
         if align:
             links = row.sentence.alignment or ()
@@ -125,7 +132,8 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
             others.pop(row.sentence.target, None)
             sentence["alternatives"] = [{"target": target, "score": score} for target, score in others.items()]
         sentences.append(sentence)
-    return {"text": translated.text(), "sentences": sentences}
+    counts = count_statuses(use.status for row in rows for use in row.sentence.terms)
+    return {"text": translated.text(), "sentences": sentences, "terms": counts}
 
 
 async def list_models(request: Request) -> Response:
@@ -183,19 +191,23 @@ async def create_document(request: Request) -> Response:
     owner = state.find_owner(request)
     state.check_upload(request)
     values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("file text format source target model fields context name")
+    values.check_names("file text format source target model fields context name glossary_id glossary_ids")
     upload = values.files.get("file")
     format = values.choice("format", (*_TEXT_FORMATS, *FORMATS), "auto")
     text = values.text("text")
     if upload is None and not text:
         raise RequestError("there is no document: send a file (multipart/form-data, file=...), or text as JSON")
     chosen = choose_model(state.engine, values.text("source"), values.text("target"), text, values.text("model"))
+    model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
+    ids, entries = await read_terms(state, values, owner, replace(chosen, name=model))
     options = DocumentOptions(
-        model=chosen.name or state.engine.find_model(values.text("model"), target=chosen.target),
+        model=model,
         format=format,
         fields=read_fields(values),
         context=values.text("context"),
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
+        glossary_ids=ids,
+        entries=entries,
     )
     status = await start_job(request, upload or text.encode(), options, owner)
     sources = " ".join(state.jobs.sources(status.id, owner)[:_DETECTED_SENTENCES])

@@ -9,8 +9,8 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import Span, find_words, normalize_characters
-from docmt.terms.glossary import Glossary, Term
-from docmt.terms.word_forms import WordForms
+from docmt.terms.glossary import Glossary, Term, Terms, make_glossary
+from docmt.terms.word_forms import WordForms, load_word_forms
 
 TermMode = Literal["prefer", "require"]
 """prefer: a term is met where the model's own probability falls little; require: wherever it can be met."""
@@ -26,6 +26,7 @@ class Occurrence(NamedTuple):
     term: Term
     span: Span
     """its characters"""
+    words: tuple[str, ...] = ()
 
 
 class Match(NamedTuple):
@@ -66,12 +67,14 @@ class TermMatcher:
 
     glossary: Glossary
     mode: TermMode = "prefer"
+    base: TermMatcher | None = None
+    """finds further terms, of the same languages: where both have one of the same length, it is not asked"""
     source: WordForms = field(init=False)
     target: WordForms = field(init=False)
 
     def __post_init__(self) -> None:
         """Index the terms by the keys of their first two words."""
-        self.source, self.target = map(WordForms, self.glossary.languages)
+        self.source, self.target = map(load_word_forms, self.glossary.languages)
         self._by_beginning: dict[tuple[str, ...], list[tuple[_Phrase, Term]]] = defaultdict(list)
         for term in self.glossary.terms:
             phrase = _Phrase.split(normalize_characters(term.source))
@@ -86,9 +89,10 @@ class TermMatcher:
         for number in range(len(words)):
             candidates = {
                 id(term): (phrase, term)
+                for matcher in filter(None, (self, self.base))
                 for size in (1, 2)
                 for keys in product(*all_keys[number : number + size])
-                for phrase, term in self._by_beginning.get(keys, ())
+                for phrase, term in matcher._by_beginning.get(keys, ())
             }
             for phrase, term in candidates.values():
                 size = len(phrase.words)
@@ -100,7 +104,8 @@ class TermMatcher:
             numbers = range(number, number + size)
             if taken.isdisjoint(numbers):
                 taken.update(numbers)
-                occurrences.append(Occurrence(term, (spans[number][0], spans[number + size - 1][1])))
+                span = spans[number][0], spans[number + size - 1][1]
+                occurrences.append(Occurrence(term, span, tuple(words[number : number + size])))
         return sorted(occurrences, key=lambda each: each.span)
 
     def _is_term(self, words: Sequence[str], phrase: _Phrase, term: Term) -> bool:
@@ -162,8 +167,12 @@ class TermMatcher:
         pairs = zip(words, phrase.words, strict=True)
         return not term.case or all(word[0].isupper() or not wanted[0].isupper() for word, wanted in pairs)
 
-    def list_forms(self, term: Term) -> list[str]:
-        """Return the texts that may stand for a term: as listed, and other forms of its words."""
+    def list_forms(self, occurrence: Occurrence) -> list[str]:
+        """Return the texts that may stand for a term: as listed, and other forms of its words.
+
+        Those of another grammatical number than the source are left out, if it can be told and others are there.
+        """
+        term, is_plural = occurrence.term, self.source.is_plural(occurrence.words)
         forms = dict[str, None].fromkeys(term.targets)
         for text in list(forms):
             spans = find_words(text)
@@ -176,4 +185,14 @@ class TermMatcher:
                 forms.setdefault("".join([*parts, text[position:]]))
                 if len(forms) >= _MOST_FORMS * len(term.targets):
                     break
-        return list(forms)
+        numbers = {form: self.target.is_plural(_read_words(form)[1]) for form in forms if is_plural is not None}
+        return [form for form, number in numbers.items() if number in (is_plural, None)] or list(forms)
+
+
+def make_matcher(
+    terms: Terms | TermMatcher | None, languages: tuple[str, str], mode: TermMode = "prefer"
+) -> TermMatcher | None:
+    """Return what finds terms, or None for none. Raises DocmtError for terms that cannot be used."""
+    if terms is None or isinstance(terms, TermMatcher):
+        return terms
+    return TermMatcher(make_glossary(terms, languages), mode)
