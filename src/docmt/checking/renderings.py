@@ -78,10 +78,11 @@ def find_repeated_phrases(sentences: Sequence[str], language: str, lemma: Lemma)
     counts = Counter(key for phrases in found for _, key in phrases)
     chosen = []
     for phrases in found:
-        rows: list[tuple[Span, tuple[str, ...]]] = []
-        for (start, end), key in phrases:
-            if counts[key] > 1 and all(end <= one or other <= start for (one, other), _ in rows):
-                rows.append(((start, end), key))
+        rows, taken = [], set[int]()
+        for span, key in phrases:
+            if counts[key] > 1 and taken.isdisjoint(range(*span)):
+                rows.append((span, key))
+                taken.update(range(*span))
         chosen.append(sorted(rows))
     return chosen
 

@@ -30,6 +30,7 @@ from docmt.checking import read_translation
 from docmt.checking.languages import detect_language
 from docmt.checking.renderings import Links, find_renderings, find_repeated_phrases, link_by_counts, most_common_text
 from docmt.cli.corpus_io import check_outputs
+from docmt.cli.model_arguments import read_languages
 from docmt.cli.options import Parser
 from docmt.cli.output import write_json
 from docmt.core.errors import USAGE_ERROR, DocmtError, printable
@@ -116,10 +117,9 @@ def _extract_terms(options: TermsOptions, output: str) -> None:
     render = find_writer(output)
     documents = _read_documents(options)
     pairs = [pair for document in documents for pair in document]
-    languages = options.source_language, options.target_language
-    codes = [
-        primary_language(code) or detect_language([pair[side] for pair in pairs]) for side, code in enumerate(languages)
-    ]
+    known = read_languages(options.model) if options.model else ("", "")
+    languages = options.source_language or known[0], options.target_language or known[1]
+    codes = [primary_language(code) or detect_language([pair[n] for pair in pairs]) for n, code in enumerate(languages)]
     lemmas = choose_lemma(codes[0]), choose_lemma(codes[1])
     phrases = find_repeated_phrases([source for source, _ in pairs], codes[0], lemmas[0])
     links = _align(options.model, documents) if options.model else link_by_counts(pairs, (codes[0], codes[1]), lemmas)
@@ -138,7 +138,7 @@ def _extract_terms(options: TermsOptions, output: str) -> None:
     if not terms:
         raise DocmtError(f"{options.files[0]} repeats no noun or name with a known translation: give more text")
     write_text(output, render(Glossary((codes[0], codes[1]), tuple(terms.values()))))
-    _log.info(f"{len(terms):,} terms in {output}: read them before use, the least consistent are first")
+    _log.info(f"terms in {output}: {len(terms):,}; read them before use, the least consistent are first")
 
 
 def _read_documents(options: TermsOptions) -> list[ParallelDocument]:
