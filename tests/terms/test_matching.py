@@ -176,3 +176,9 @@ def test_many_terms_with_the_same_first_word_are_found_fast():
     terms._is_term = lambda *arguments: calls.append(arguments) or False
     terms.find("The European Union and European abcd x")
     assert len(calls) < 100
+
+
+def test_invisible_characters_are_no_words():
+    matcher = TermMatcher(Glossary.from_pairs({"cat": "chat"}, ("en", "fr")))
+    (found,) = matcher.find("The \u200b cat \u200e\u2060.")
+    assert found.span == (6, 9) and matcher.match([found], "Le \u200b chat.") == [((5, 9), True)]

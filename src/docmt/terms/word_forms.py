@@ -64,7 +64,7 @@ class WordForms:
 
     def _is_known(self, word: str) -> bool:
         """Return whether the table has a word."""
-        return self._simplemma is not None and self._simplemma.is_known(word, lang=self.language)
+        return self._simplemma is not None and word.isalpha() and self._simplemma.is_known(word, lang=self.language)
 
     def keys(self, word: str) -> set[str]:
         """Return keys of a word: two words without a common key are no forms of one word."""
