@@ -133,6 +133,9 @@ class FakeEngine:
             first, history = len(targets), list(targets)
         return FakeWork(self, document, first, history, options)
 
+    def list_memories(self):
+        return []
+
     async def make_matcher(self, model, entries):
         languages = {each.name: (each.source_language, each.target_language) for each in self.describe_models()}
         return await TermMatchers((), "prefer", languages).make(model, entries) if entries else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from docmt.checking.renderings import (
@@ -66,10 +66,11 @@ def make_consistent(
     sources: Sequence[PreparedDocument],
     translations: Sequence[Translation],
     changed: Mapping[Key, Rows],
+    given: Collection[Key],
     align: Align,
     search_openings: SearchOpenings,
 ) -> tuple[list[Translation], dict[Key, Rows]]:
-    """Return the translations, and the sentences with other translations, as `TermSearch.run` does.
+    """Return the translations, and the sentences with other translations, as `TermSearch.run` does (see there).
 
     Each document is searched apart from the others, so that it does not matter which these are.
     """
@@ -78,7 +79,8 @@ def make_consistent(
         if not translation.has_finite_scores:
             continue
         rows = {(0, n): changed.get((document, n), [sentence]) for n, sentence in enumerate(translation)}
-        terms, places = _find_terms(translator, rows, align)
+        terms, found_places = _find_terms(translator, rows, align)
+        places = {place: text for place, text in found_places.items() if (document, place[0][1]) not in given}
         if places:
             search = ConsistencySearch(translator, terms, places, align, search_openings)
             known = {key: pieces for key, pieces in rows.items() if (document, key[1]) in changed}

@@ -43,6 +43,7 @@ from docmt.serve.file_process import FileContents
 from docmt.serve.job_store import JobFacts
 from docmt.serve.work_queue import Lane, Work
 from docmt.terms.matching import TermMatcher
+from docmt.terms.memory import QUALITY
 
 Links = list[list[int]]
 """Word links of a sentence: source and target characters (first, one after the last), and 1 if mutual, else 0."""
@@ -81,6 +82,8 @@ class JobSentence:
     """whether the user has read it and found it right"""
     machine: JobSentence | None = None
     """the last state of an edited sentence that the user did not write"""
+    match: int = 0
+    """match quality of what a memory gave, see `Review`"""
     stale: bool = True
     """whether it is to be translated, for the first time or again"""
 
@@ -290,6 +293,7 @@ class JobJournal:
             "edited": sentence.edited,
             "confirmed": sentence.confirmed,
             "findings": sentence.findings,
+            "match": sentence.match,
             "terms": [asdict(use) for use in sentence.terms],
         }
 
@@ -371,7 +375,8 @@ class JobJournal:
         if document or not self.context:
             return whole
         gaps = ("", *[" "] * (len(self.context) - 1), "\n\n" + whole.gaps[0], *whole.gaps[1:])
-        return Document((*self.context, *whole.sentences), gaps, whole.id)
+        marked = (*self.context, *whole.marked) if whole.marked else ()
+        return Document((*self.context, *whole.sentences), gaps, whole.id, marked)
 
 
 def _describe_review(sentence: JobSentence) -> dict[str, Any]:
@@ -379,6 +384,7 @@ def _describe_review(sentence: JobSentence) -> dict[str, Any]:
     machine = (sentence.machine if sentence.edited else sentence) or sentence
     review: dict[str, Any] = {"edited": sentence.edited, "confirmed": sentence.confirmed}
     review["notes"] = [name.replace("_", " ") for name in sentence.warnings] + sentence.findings
+    review["match"] = sentence.match
     if machine.tokens and machine.score is not None:
         review |= {"machine": machine.target, "quality": 100 * exp(machine.score / machine.tokens)}
     return review
@@ -500,6 +506,8 @@ def _describe_sentences(part: PartialTranslation, first: int, journal: JobJourna
     for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
         row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
         row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
+        if match := QUALITY.get(sentence.memory, 0):
+            row |= {"match": match, "score": None}
         if sentence.alignment is not None and number in journal.contents.aligned:
             row["links"] = list_links(sentence.alignment)
         if sentence.terms:
