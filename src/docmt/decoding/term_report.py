@@ -11,19 +11,20 @@ from docmt.decoding.translation_results import TermStatus, TermUse
 from docmt.terms.glossary import Glossary, Term
 from docmt.terms.matching import Occurrence, TermMatcher
 
-TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
+TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss", "replaced")
 UNMET = ("refused", "lost", "forbidden", "protected")
 """States of terms that a translation lacks."""
 
 
 def make_row(document: str, sentence: int, use: TermUse) -> list[Any]:
     """Return the row of an occurrence, in the order of `TERM_COLUMNS`; sentence: from 1."""
-    return [document, sentence, use.term, "|".join(use.wanted), use.found, use.status, round(use.loss, 2)]
+    loss, wanted = round(use.loss, 2), "|".join(use.wanted)
+    return [document, sentence, use.term, wanted, use.found, use.status, loss, use.replaced]
 
 
 def count_statuses(statuses: Iterable[str]) -> dict[str, int]:
     """Return how many terms were asked and met, and how many are in each state of `UNMET`."""
-    counts = Counter(statuses)
+    counts = Counter(status for status in statuses if status != "consistent")
     unmet = {status: counts[status] for status in UNMET}
     return {"asked": counts.total(), "met": counts.total() - sum(unmet.values()), **unmet}
 
@@ -32,6 +33,7 @@ def summarize_terms(statuses: Mapping[str, int]) -> str:
     """Return how many terms are in each state, as one line."""
     counts = count_statuses(Counter(statuses).elements())
     parts = [f"{count:,} {name}" for name, count in counts.items() if count or name not in UNMET]
+    parts += [f"{statuses['consistent']:,} made consistent"] if statuses.get("consistent") else []
     return f"terms: {', '.join(parts)}"
 
 
