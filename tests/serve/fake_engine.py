@@ -94,6 +94,7 @@ class FakeEngine:
         self.requests = []
         self.refusals = []
         self.error = None
+        self.searches = []
 
     async def wait(self):
         await asyncio.sleep(self.seconds)
@@ -129,3 +130,15 @@ class FakeEngine:
 
     async def align(self, model, pairs):
         return [link_words(*pair) for pair in pairs]
+
+    async def search_terms(self, model, document, targets, scores, terms, mode):
+        """Add the targets of terms that a sentence has, except to one of birds."""
+        await self.wait()
+        self.searches.append(([document.sentences[number] for number in scores], mode))
+        found = {}
+        for number in scores:
+            source, target = document.sentences[number], targets[number]
+            words = [each.targets[0] for each in terms.terms if each.source in source.lower() and "birds" not in source]
+            target += "".join(f" {word}" for word in words if word not in target)
+            found[number] = TranslatedSentence(source, target, -9.0, (0, 0), (0, 0), tokens=3)
+        return found

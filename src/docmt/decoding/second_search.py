@@ -72,7 +72,7 @@ def complete_translations(
         with_numbers, lost = _search_numbers(translator, counted, translate)
         changed, missing = changed | with_numbers, {**missing, **lost}
     if translator.terms is not None:
-        search = TermSearch(translator, translator.terms, align, search_openings)
+        search = TermSearch(translator, align, search_openings)
         translations, with_terms = search.run(sources, translations, changed)
         changed |= with_terms
     by_document: list[tuple[dict[int, Rows], set[int]]] = [({}, set()) for _ in sources]

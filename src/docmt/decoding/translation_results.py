@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError
+from docmt.core.settings import quote
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import shorten, summarize
@@ -428,3 +429,19 @@ def check_documents(documents: Iterable[DocumentKind]) -> Iterable[DocumentKind]
     if not isinstance(documents, Iterable):
         raise DocmtError(f"{type(documents).__name__} is not a list of documents. Give texts or Documents.")
     return documents
+
+
+def check_pairs(pairs: Iterable[Any]) -> None:
+    """Raise DocmtError for a value that is not a pair."""
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise DocmtError(f"{quote(pair)} is not a pair. Give (source, target) for each document.")
+
+
+def check_sizes(source: Document, target: Document) -> None:
+    """Raise DocmtError unless a document and its translation have equal numbers of sentences."""
+    if len(source) != len(target):
+        name = f"document {source.id}" if source.id else "the document"
+        raise DocmtError(
+            f"{name} has {len(source)} source but {len(target)} target sentences. Give one target sentence for each."
+        )

@@ -34,6 +34,7 @@ from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import WordIds
 from docmt.decoding.second_search import complete_translations
+from docmt.decoding.term_search import Scores, TermSearch
 from docmt.decoding.translation_results import (
     Hypothesis,
     PartialTranslation,
@@ -44,6 +45,8 @@ from docmt.decoding.translation_results import (
     Translation,
     WordLink,
     check_documents,
+    check_pairs,
+    check_sizes,
     log_warnings,
 )
 from docmt.documents import Document, unwrap_lines
@@ -376,6 +379,11 @@ class Translator:
         other.terms = None if terms is None else TermMatcher(terms, mode)
         return other
 
+    def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:
+        """Search sentences of a translated document again for their terms; see `TermSearch.run_again`."""
+        search = TermSearch(self, self._align, self._search_openings)
+        return search.run_again(self.prepare(document), targets, scores)
+
     def _yield_parts(
         self, documents: Sequence[PreparedDocument], stream: DocumentStream, finished: int
     ) -> Iterator[list[PartialTranslation]]:
@@ -431,9 +439,7 @@ class Translator:
         noise: replaces what the model reads of all sentences but one of each document, whose scores alone have a
         meaning.
         """
-        for pair in pairs:
-            if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise DocmtError(f"{quote(pair)} is not a pair. Give (source, target) for each document.")
+        check_pairs(pairs)
         documents = [
             (
                 self._to_document(source, "source"),
@@ -441,13 +447,8 @@ class Translator:
             )
             for source, target in pairs
         ]
-        for source, target in documents:
-            if len(source.sentences) != len(target.sentences):
-                name = f"document {source.id}" if source.id else "the document"
-                raise DocmtError(
-                    f"{name} has {len(source.sentences)} source but {len(target.sentences)} target sentences. Give one "
-                    "target sentence for each."
-                )
+        for each in documents:
+            check_sizes(*each)
         sources, targets = (
             [self.encode(sides[index].sentences, side) for sides in documents] for index, side in enumerate(SIDES)
         )

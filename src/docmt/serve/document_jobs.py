@@ -23,8 +23,9 @@ from docmt.documents import Document
 from docmt.serve.file_process import RESULTS, FileContents, FileProcess
 from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, translate_job
-from docmt.serve.job_results import JobResults, name_result
+from docmt.serve.job_results import JobResults, count_edits, name_result
 from docmt.serve.job_store import ACTIVE, JobFacts, JobQueue, JobRecord, JobState, JobStore, is_disk_full, move_file
+from docmt.serve.job_terms import TermRequest
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
 if TYPE_CHECKING:
@@ -285,6 +286,17 @@ class DocumentJobs:
             raise DocumentNotReady(f"sentence {number} is not edited: it has the machine's translation")
         return self._change(id, owner, {"machine": number})
 
+    async def use_terms(self, id: str, owner: str, request: TermRequest) -> tuple[JobRecord, dict[str, int]]:
+        """Search the sentences that lack terms again, as one change of the user; see `TermRequest.count_changes`."""
+        job = self._load(self._find(id, owner))
+        before = request.list_lacking(job.journal)
+        self._change(id, owner, request.to_line(before))
+        while not before.keys().isdisjoint(job.journal.list_sought()) and self._find(id, owner).status in ACTIVE:
+            if self._stopped:
+                break
+            await job.changed.wait()
+        return self.status(id, owner), request.count_changes(job.journal, before)
+
     async def confirm(self, id: str, owner: str, number: int, confirmed: bool) -> JobRecord:
         """Note that the user has read a sentence, so that it is not translated again; or take that back."""
         self._find_sentence(self._load(self._find(id, owner)), number)
@@ -390,11 +402,10 @@ class DocumentJobs:
             self._find_ended(id, owner)
             if len(job.journal.events) != events:
                 raise DocumentNotReady("the document was changed meanwhile: upload the file again")
+            counts = count_edits(edits, job.journal)
             if edits:
                 self._change(id, owner, {"edits": edits, "retranslate": False})
-        changed = sum(target is not None for _, target, *_ in edits)
-        confirmed = sum(is_confirmed for *_, is_confirmed, _ in edits)
-        return self.status(id, owner), {"changed": changed, "confirmed": confirmed, "problems": problems}
+        return self.status(id, owner), {**counts, "problems": problems}
 
     def _find_ended(self, id: str, owner: str) -> JobRecord:
         record = self._find(id, owner)

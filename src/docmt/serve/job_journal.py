@@ -8,12 +8,15 @@ before anything else sees it. It is also the log of events: each sentence of a l
     {"edits": [[7, "target", [findings], confirmed, [links]], ...], "retranslate": true}      all are undone at once
     {"machine": 7}                                                an edited sentence gets the machine's translation back
     {"confirm": 7, "confirmed": true}                             the user has read it, or takes that back
+    {"terms": [["source", ["target", ...], [forbidden], keep, case], ...], "mode": "require",
+     "numbers": [7, 8, ...], "lacking": [8, ...]}                 terms, sentences that have them, and lack them now
     {"undo": true}                                                the last change of the user that holds is taken back
     {"stop": true}                                                translations after an edit stay as they were
 
 A part has an object for each sentence, with `number` and, if it has no translation, `error`. `context` has translations
 of context sentences. An edit without a target only changes the state of its sentence; its links, if any, put the codes
-where the user had them. `resume` is the `ResumePoint` of the document, if the engine can go on from there.
+where the user had them. `resume` is the `ResumePoint` of the document, if the engine can go on from there. A part of a
+search for terms has the numbers of its sentences in `searched`, and only those that it changed in `sentences`.
 """
 
 from __future__ import annotations
@@ -22,13 +25,13 @@ import json
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import exp
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
@@ -40,6 +43,8 @@ from docmt.serve.engine import Engine, Overloaded
 from docmt.serve.file_process import FileContents
 from docmt.serve.job_store import JobFacts
 from docmt.serve.work_queue import Lane, Work
+from docmt.terms import Glossary, Term
+from docmt.terms.matching import TermMode
 
 Links = list[list[int]]
 """Word links of a sentence: source and target characters (first, one after the last), and 1 if mutual, else 0."""
@@ -52,6 +57,8 @@ _AHEAD = 16
 """Documents of a job that wait in the engine."""
 _MAX_CHANGES = 100
 """Changes of a job that can be undone."""
+_AROUND = 64
+"""Sentences before those that are searched for terms, and after these, that are read with them."""
 _SHORT = 200
 """Sentences of a job whose user waits for it: a pasted text, a letter, a report."""
 
@@ -85,6 +92,16 @@ class JobSentence:
         return self.edited or self.confirmed
 
 
+class UserTerms(NamedTuple):
+    """Terms of the user for a document."""
+
+    terms: Sequence[Sequence[Any]]
+    """the first fields of each `Term`"""
+    mode: TermMode
+    numbers: frozenset[int]
+    """sentences that have them"""
+
+
 @dataclass(frozen=True)
 class Change:
     """A change of the user, with what is needed to undo it."""
@@ -95,6 +112,10 @@ class Change:
     """those that it changed, and those that were translated again because of it, as they were before"""
     stale: bytes
     """1 for each sentence from the first one on that was to be translated before, as far as the change reaches"""
+    sought: frozenset[int]
+    """sentences that were to be searched for terms before"""
+    terms: int
+    """`JobJournal.terms` before"""
 
     def __contains__(self, number: int) -> bool:
         return self.first <= number < self.first + len(self.stale)
@@ -133,7 +154,10 @@ class JobJournal:
         """edits after which sentences are translated again, and those that were undone"""
         self.changes: deque[Change] = deque(maxlen=_MAX_CHANGES)
         """changes that can be undone, the last one at the end"""
+        self.terms: list[UserTerms] = []
+        """of the user, the latest ones at the end"""
         self.context: list[str] = []
+        self._sought: set[int] = set()
         self._context_targets: list[str] = []
         self._points: dict[int, ResumePoint] = {}
         self._latest: dict[int, int] = {}
@@ -176,16 +200,21 @@ class JobJournal:
         elif "confirm" in line:
             number = line["confirm"]
             self._change({number: replace(self.sentences[number], confirmed=line["confirmed"], stale=False)})
+        elif "terms" in line:
+            self._apply_terms(**line)
         elif "undo" in line:
             self._undo(self.changes.pop())
         elif "stop" in line:
             for sentence in self.sentences:
                 sentence.stale = sentence.target is None
+            self._sought.clear()
         elif "document" not in line:
             self.context = line["context"]
         else:
             for row in line["sentences"]:
                 self._apply_sentence(**row)
+            self._sought |= {row["number"] for row in line["sentences"]} & self._with_terms
+            self._sought.difference_update(line.get("searched", ()))
             self._context_targets += line.get("context", [])
             self._points.pop(line["document"], None)
             if "resume" in line:
@@ -212,6 +241,19 @@ class JobJournal:
             for sentence in self.sentences[first + 1 : end]:
                 sentence.stale = not sentence.is_fixed
 
+    def _apply_terms(
+        self, terms: list[list[Any]], mode: TermMode, numbers: Sequence[int], lacking: Sequence[int]
+    ) -> None:
+        self._note_change(min(numbers), max(numbers) + 1, ())
+        self.terms.append(UserTerms(terms, mode, frozenset(numbers)))
+        self._sought.update(lacking)
+        self._restart(min(numbers))
+
+    @property
+    def _with_terms(self) -> frozenset[int]:
+        """Sentences that have terms of the user."""
+        return frozenset().union(*(each.numbers for each in self.terms))
+
     @staticmethod
     def _edit(
         old: JobSentence,
@@ -220,21 +262,29 @@ class JobJournal:
         confirmed: bool = False,
         code_links: Links | None = None,
     ) -> JobSentence:
-        """Return an edited sentence. Without a target, only its state is another."""
+        """Return an edited sentence. Without a target, only its state is another. The machine's text is no edit."""
         if target is None:
             return replace(old, confirmed=confirmed, stale=False)
-        new = JobSentence(target, findings=findings, edited=True, machine=old.machine if old.edited else old)
+        machine = old.machine if old.edited else old
+        if machine and target == machine.target and not machine.error and code_links is None:
+            return replace(machine, confirmed=confirmed, stale=False)
+        new = JobSentence(target, findings=findings, edited=True, machine=machine)
         return replace(new, confirmed=confirmed, code_links=code_links, stale=False)
 
     def _change(self, changed: Mapping[int, JobSentence], end: int = 0) -> None:
         """Replace sentences for the user. end: of the sentences that are translated again, if any."""
         first = min(changed)
-        stale = bytes(each.stale for each in self.sentences[first : max(end, max(changed) + 1)])
-        self.changes.append(Change(first, {number: self.sentences[number] for number in changed}, stale))
+        self._note_change(first, max(end, max(changed) + 1), changed)
         for number, sentence in changed.items():
             self.sentences[number] = sentence
             self._log(number)
         self._first = min(self._first, first)
+
+    def _note_change(self, first: int, end: int, changed: Collection[int]) -> None:
+        """Keep what is needed to undo a change of these sentences, and of others from `first` to before `end`."""
+        stale = bytes(each.stale for each in self.sentences[first:end])
+        replaced = {number: self.sentences[number] for number in changed}
+        self.changes.append(Change(first, replaced, stale, frozenset(self._sought), len(self.terms)))
 
     def _undo(self, change: Change) -> None:
         for number, sentence in change.replaced.items():
@@ -242,6 +292,8 @@ class JobJournal:
             self._log(number)
         for number, is_stale in enumerate(change.stale, change.first):
             self.sentences[number].stale = bool(is_stale)
+        self._sought = set(change.sought)
+        del self.terms[change.terms :]
         self._restart(change.first)
 
     def _restart(self, number: int) -> None:
@@ -261,7 +313,7 @@ class JobJournal:
     @property
     def finished(self) -> int:
         """Number of sentences with an up-to-date translation."""
-        return sum(not sentence.stale for sentence in self.sentences)
+        return sum(not sentence.stale for sentence in self.sentences) - len(self.list_sought())
 
     @property
     def edited(self) -> int:
@@ -314,9 +366,23 @@ class JobJournal:
         sentences = self.sentences[self.starts[document] : last]
         return (*context, *("" if each.error else each.target or "" for each in sentences))
 
+    def join_terms(self) -> tuple[Term, ...]:
+        """Return all terms of the user; of those with one source, the latest."""
+        rows = {row[0]: row for each in self.terms for row in each.terms}
+        return tuple(Term(source, tuple(targets), tuple(bad), *rest) for source, targets, bad, *rest in rows.values())
+
+    def list_sought(self) -> list[int]:
+        """Return the translated sentences that are to be searched for terms; those of the user stay."""
+        each = self.sentences
+        return [n for n in sorted(self._sought) if not (each[n].stale or each[n].is_fixed or each[n].error)]
+
     @property
     def is_whole(self) -> bool:
-        """Whether no sentence is to be translated."""
+        """Whether no sentence is to be translated, or searched for terms."""
+        return self._is_translated and not self.list_sought()
+
+    @property
+    def _is_translated(self) -> bool:
         while self._first < len(self.sentences) and not self.sentences[self._first].stale:
             self._first += 1
         return self._first == len(self.sentences)
@@ -327,7 +393,7 @@ class JobJournal:
         Sentences that the user wrote are never translated again. They are context for those after them.
         """
         plans: list[TranslationPlan] = []
-        number = len(self.sentences) if self.is_whole else self._first
+        number = len(self.sentences) if self._is_translated else self._first
         while number < len(self.sentences) and len(plans) < count:
             document = self.find_document(number)
             if self.sentences[number].stale:
@@ -380,6 +446,10 @@ async def translate_job(
     for a full disk.
     """
     while not journal.is_whole:
+        if journal.list_sought():
+            await search_terms(engine, facts, journal)
+            on_change()
+            continue
         events = len(journal.events)
         works: deque[tuple[TranslationPlan, Work]] = deque()
         try:
@@ -448,14 +518,46 @@ def describe_part(
     line: dict[str, Any] = {"document": plan.document, "sentences": rows[max(0, start - first) :]}
     if first < start:
         line["context"] = [row.get("target", "") for row in rows[: start - first]]
-    translated = [row for row in line["sentences"] if "target" in row]
-    findings = check_pairs([(journal.sources[row["number"]], row["target"]) for row in translated], facts)
-    for row, messages in zip(translated, findings, strict=True):
-        row["findings"] = messages
+    _add_findings([row for row in line["sentences"] if "target" in row], journal, facts)
     if end == last:
         history = [[list(map(int, words)) for words in each] for each in part.resume_point.history]
         line["resume"] = [part.resume_point.sentences, history]
     return line, end == last
+
+
+def _add_findings(rows: Sequence[dict[str, Any]], journal: JobJournal, facts: JobFacts) -> None:
+    """Add findings to the values of translated sentences."""
+    findings = check_pairs([(journal.sources[row["number"]], row["target"]) for row in rows], facts)
+    for row, messages in zip(rows, findings, strict=True):
+        row["findings"] = messages
+
+
+async def search_terms(engine: Engine, facts: JobFacts, journal: JobJournal) -> None:
+    """Search the next sentences again for terms of the user, among those around them.
+
+    Sentences that the user changed meanwhile stay.
+    """
+    sought = journal.list_sought()
+    document, edits = journal.find_document(sought[0]), journal.edits
+    whole, end = journal.extend(document), journal.starts[document + 1]
+    shift, targets = end - len(whole), journal.list_targets(document, end)
+    first, last = max(sought[0] - shift - _AROUND, 0), min(sought[0] - shift + 2 * _AROUND, len(whole))
+    numbers = [n for n in sought if n < min(sought[0] + _AROUND, end)]
+    scores = {n - shift - first: (journal.sentences[n].score or 0.0, journal.sentences[n].tokens) for n in numbers}
+    glossary = Glossary((facts.source_language, facts.target_language), journal.join_terms())
+    source, mode = whole.slice(first, last), journal.terms[-1].mode
+    found = await engine.search_terms(facts.model, source, targets[first:last], scores, glossary, mode)
+    if journal.edits != edits:
+        return
+    rows = []
+    for number, old in ((n, journal.sentences[n]) for n in numbers if not journal.sentences[n].is_fixed):
+        new = found.get(number - shift - first)
+        if new is not None and new.target != old.target:
+            score = round(float(new.score), _DIGITS)
+            row = {"number": number, "target": new.target, "score": score, "tokens": new.tokens}
+            rows.append(row | {"warnings": old.warnings})
+    _add_findings(rows, journal, facts)
+    journal.append({"document": document, "sentences": rows, "searched": numbers})
 
 
 def _describe_sentences(part: PartialTranslation, first: int, journal: JobJournal) -> list[dict[str, Any]]:

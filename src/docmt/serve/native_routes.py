@@ -25,6 +25,7 @@ from docmt.serve.document_jobs import DocumentOptions, JobEvent, NoSuchDocument
 from docmt.serve.file_process import RESULTS
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
 from docmt.serve.job_store import JobRecord
+from docmt.serve.job_terms import TermRequest
 from docmt.serve.service_state import ServiceState, get_state
 from docmt.serve.text_translation import (
     SentenceResult,
@@ -36,11 +37,16 @@ from docmt.serve.text_translation import (
     until_disconnected,
 )
 from docmt.serve.work_queue import MAX_ALTERNATIVES
+from docmt.terms import Glossary
+from docmt.terms.glossary import GlossaryBuilder
+from docmt.terms.glossary_files import parse_entries
+from docmt.terms.matching import TermMode
 
 OPENAPI = Path(__file__).parent / "openapi.json"
 _MAX_NAME = 120
 _DETECTED_SENTENCES = 200
 """Sentences of a document whose language is detected."""
+_MAX_GLOSSARY_BYTES = 10 * 2**20
 _TEXT_FORMATS = ("auto", "text", "jsonl")
 RESULT_HEADERS = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
 """Of files that users sent: nothing in them runs, even where a browser shows them."""
@@ -336,6 +342,34 @@ async def undo_change(request: Request) -> Response:
     return JSONResponse((await state.jobs.undo(id, owner)).to_json())
 
 
+async def use_terms(request: Request) -> Response:
+    """Search sentences again that lack a term, or terms of a glossary, as one change that is undone at once."""
+    state, owner, id = _identify(request)
+    facts, sources = state.jobs.status(id, owner).facts, state.jobs.sources(id, owner)
+    values = await read_values(request, state.config.max_body_bytes)
+    values.check_names("source target file")
+    languages = facts.source_language, facts.target_language
+    pair, upload = (values.text("source"), values.text("target")), values.files.get("file")
+    if upload is None and not all(pair):
+        raise RequestError("there is no term: send source and target, or a glossary (multipart/form-data, file=...)")
+    glossary = await read_glossary(upload, languages) if upload else Glossary.from_pairs([pair], languages)
+    mode: TermMode = "prefer" if upload else "require"
+    terms = await asyncio.to_thread(TermRequest.make, sources, glossary, mode)
+    state.take_characters(request, sum(len(sources[number]) for number in terms.occurrences))
+    status, counts = await until_disconnected(request, state.jobs.use_terms(id, owner, terms))
+    return JSONResponse(status.to_json() | counts | {"skipped": len(glossary.skipped)})
+
+
+async def read_glossary(upload: UploadFile, languages: tuple[str, str]) -> Glossary:
+    """Return the terms of a file. Raises DocmtError for one that is too large, damaged, or without terms."""
+    name = file_name(upload.filename, "glossary.tsv")
+    if (upload.size or 0) > _MAX_GLOSSARY_BYTES:
+        raise RequestError(f"{name} is larger than {_MAX_GLOSSARY_BYTES:,} bytes: send the terms that you need", 413)
+    builder = GlossaryBuilder(languages)
+    await asyncio.to_thread(lambda data: builder.add(parse_entries(data, name)), await upload.read())
+    return builder.build()
+
+
 async def review_document(request: Request) -> Response:
     """Take over the translations of a reviewed XLIFF file."""
     state, owner, id = _identify(request)
@@ -463,6 +497,7 @@ ROUTES = [
     Route(_DOCUMENT + "/events", stream_events),
     Route(_DOCUMENT + "/result", download_result),
     Route(_DOCUMENT + "/xliff", review_document, methods=["POST"]),
+    Route(_DOCUMENT + "/terms", use_terms, methods=["POST"]),
     Route(_DOCUMENT + "/undo", undo_change, methods=["POST"]),
     Route(_DOCUMENT + "/resume", resume_document, methods=["POST"]),
     Route(_SENTENCE, edit_sentence, methods=["POST"]),

@@ -41,18 +41,22 @@ _PREFERRED = re.compile(r"prefer|standardi")
 
 def read_entries(path: Path | str) -> EntryFile:
     """Return the entries of a file. Raises DocmtError for a file that is too large, damaged or of another kind."""
-    data = read_bytes(path, MAX_BYTES)
+    return parse_entries(read_bytes(path, MAX_BYTES), str(path))
+
+
+def parse_entries(data: bytes, path: str) -> EntryFile:
+    """Return the entries of the contents of a file. Raises DocmtError as `read_entries`."""
     if data.startswith(b"PK\x03\x04"):
         raise DocmtError(f"{path} is an office document or an archive: save its table as CSV")
     mark, encoding = find_mark(data)
     start = data[len(mark) : 500].decode(encoding or "utf-8", "replace").replace("\0", "")
     suffix = Path(plain_name(path)).suffix.lower()
     if _XML.match(start) or suffix in (".tbx", ".tmx", ".xml"):
-        return _read_xml(data, str(path))
-    text = decode_text(data, str(path))[0]
+        return _read_xml(data, path)
+    text = decode_text(data, path)[0]
     if suffix == ".json" or (suffix not in _TABLE_SUFFIXES and start.lstrip().startswith(("{", "["))):
-        return _read_json(text, str(path))
-    return read_table(text, str(path))
+        return _read_json(text, path)
+    return read_table(text, path)
 
 
 # TBX and TMX
