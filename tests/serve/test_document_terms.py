@@ -132,7 +132,7 @@ def test_a_search_for_terms_is_stopped(tmp_path):
 
 def test_terms_that_no_sentence_has_are_refused():
     with pytest.raises(DocmtError, match="no sentence of the document has the term zebra"):
-        ask({"zebra": "zèbre"})
+        ask({"zebra": "zèbre"}).check()
 
 
 def test_the_route_tells_what_became_of_the_sentences_and_names_bad_requests(tmp_path):

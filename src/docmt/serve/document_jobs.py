@@ -27,6 +27,7 @@ from docmt.serve.job_results import JobResults, count_edits, name_result
 from docmt.serve.job_store import ACTIVE, JobFacts, JobQueue, JobRecord, JobState, JobStore, is_disk_full, move_file
 from docmt.serve.job_terms import TermRequest
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
+from docmt.terms import Glossary
 
 if TYPE_CHECKING:
     from docmt.serve.engine import Engine
@@ -83,6 +84,7 @@ class DocumentOptions:
     """text before the document, which is not part of the translation"""
     name: str = ""
     """file name; empty: that of the file"""
+    terms: Glossary | None = None
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,8 @@ class DocumentJobs:
             if options.context and description.reads_context:
                 context = await self._engine.segment(model, options.context)
                 journal.append({"context": context.sentences})
+            if options.terms and (terms := TermRequest.make(journal.sources, options.terms, "prefer")).occurrences:
+                journal.append(terms.to_line(()))
             facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)
             self._store.add(id, owner, facts)
         except BaseException:

@@ -244,7 +244,8 @@ class JobJournal:
     def _apply_terms(
         self, terms: list[list[Any]], mode: TermMode, numbers: Sequence[int], lacking: Sequence[int]
     ) -> None:
-        self._note_change(min(numbers), max(numbers) + 1, ())
+        if any(each.target is not None for each in self.sentences):  # else the document begins with them
+            self._note_change(min(numbers), max(numbers) + 1, ())
         self.terms.append(UserTerms(terms, mode, frozenset(numbers)))
         self._sought.update(lacking)
         self._restart(min(numbers))

@@ -21,14 +21,17 @@ class TermRequest:
 
     @classmethod
     def make(cls, sources: Sequence[str], glossary: Glossary, mode: TermMode) -> TermRequest:
-        """Find the terms in source sentences. Raises DocmtError if there are none."""
+        """Find the terms in source sentences."""
         matcher = TermMatcher(glossary, mode)
         found = {number: matcher.find(source) for number, source in enumerate(sources)}
-        occurrences = {number: each for number, each in found.items() if each}
-        if not occurrences:
-            names = f"the term {glossary.terms[0].source}" if len(glossary.terms) == 1 else "a term of this glossary"
+        return cls(matcher, {number: each for number, each in found.items() if each})
+
+    def check(self) -> None:
+        """Raise DocmtError if no sentence has a term."""
+        if not self.occurrences:
+            terms = self.matcher.glossary.terms
+            names = f"the term {terms[0].source}" if len(terms) == 1 else "a term of this glossary"
             raise DocmtError(f"no sentence of the document has {names}")
-        return cls(matcher, occurrences)
 
     def to_line(self, lacking: Collection[int]) -> dict[str, object]:
         """Return the line of the journal, with those terms that occur. lacking: sentences that lack them."""

@@ -196,12 +196,16 @@ async def create_document(request: Request) -> Response:
     if upload is None and not text:
         raise RequestError("there is no document: send a file (multipart/form-data, file=...), or text as JSON")
     chosen = choose_model(state.engine, values.text("source"), values.text("target"), text, values.text("model"))
+    model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
+    description, terms = state.engine.describe_model(model), values.files.get("terms")
+    languages = description.source_language, description.target_language
     options = DocumentOptions(
-        model=chosen.name or state.engine.find_model(values.text("model"), target=chosen.target),
+        model=model,
         format=format,
         fields=read_fields(values),
         context=values.text("context"),
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
+        terms=await read_glossary(terms, languages) if terms else None,
     )
     status = await start_job(request, upload or text.encode(), options, owner)
     sources = " ".join(state.jobs.sources(status.id, owner)[:_DETECTED_SENTENCES])
@@ -355,6 +359,7 @@ async def use_terms(request: Request) -> Response:
     glossary = await read_glossary(upload, languages) if upload else Glossary.from_pairs([pair], languages)
     mode: TermMode = "prefer" if upload else "require"
     terms = await asyncio.to_thread(TermRequest.make, sources, glossary, mode)
+    terms.check()
     state.take_characters(request, sum(len(sources[number]) for number in terms.occurrences))
     status, counts = await until_disconnected(request, state.jobs.use_terms(id, owner, terms))
     return JSONResponse(status.to_json() | counts | {"skipped": len(glossary.skipped)})
