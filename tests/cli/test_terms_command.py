@@ -107,9 +107,9 @@ def test_terms_need_a_search_of_docmt(tmp_path):
     (tmp_path / "in.txt").write_text("The committee met.\n")
     arguments = ["translate", "en-fr-sentence", tmp_path / "in.txt", "--terms", tmp_path / "g.tsv"]
     sampling = ["--search.sampling", "--search.beam", "1"]
-    fails(*arguments, *sampling, message="--terms needs the beam search of docmt, not search.sampling")
+    fails(*arguments, *sampling, message="terms need the beam search of docmt, not search.sampling")
     published = ["--search.implementation", "huggingface"]
-    fails(*arguments, *published, message="--terms needs the beam search of docmt, not search.implementation")
+    fails(*arguments, *published, message="terms need the beam search of docmt, not search.implementation")
 
 
 def test_a_title_above_the_names_of_columns_is_told(tmp_path):

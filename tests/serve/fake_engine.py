@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 from docmt.decoding.translation_results import (
     PartialTranslation,
     ResumePoint,
+    TermUse,
     TranslatedSentence,
     Translation,
     WordLink,
 )
 from docmt.documents import Document
 from docmt.serve.engine import Overloaded
+from docmt.serve.term_matchers import TermMatchers
+from docmt.terms.matching import TermMatcher
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,14 @@ class FakeWork:
         target = f"«{source}» ({seen})"
         align = self.options.get("align", False)
         links = link_words(source, target) if align is True or (align and align(number)) else None
-        return TranslatedSentence(source, target, -float(len(source)), (0, 0), (0, 0), tokens=4, alignment=links)
+        terms = self.options.get("terms")
+        uses = tuple(
+            TermUse(span, term.source, term.targets, "", "met" if term.targets[0] in target else "lost")
+            for term, span in (terms.find(source) if terms else ())
+        )
+        return TranslatedSentence(
+            source, target, -float(len(source)), (0, 0), (0, 0), tokens=4, alignment=links, terms=uses
+        )
 
     def make_part(self, first, last):
         source = self.document.slice(first, last)
@@ -125,20 +135,31 @@ class FakeEngine:
             first, history = len(targets), list(targets)
         return FakeWork(self, document, first, history, options)
 
+    async def make_matcher(self, model, entries, glossary=None, mode="prefer"):
+        languages = {each.name: (each.source_language, each.target_language) for each in self.describe_models()}
+        base = await TermMatchers((), "prefer", languages).make(model, entries) if entries else None
+        return TermMatcher(glossary, mode, base) if glossary else base
+
     async def segment(self, model, text):
         return Document.from_text(text)
 
     async def align(self, model, pairs):
         return [link_words(*pair) for pair in pairs]
 
-    async def search_terms(self, model, document, targets, scores, terms, mode):
-        """Add the targets of terms that a sentence has, except to one of birds."""
+    async def search_terms(self, model, document, targets, scores, terms):
+        """Add the targets of the terms of a sentence, except to one of birds."""
         await self.wait()
-        self.searches.append(([document.sentences[number] for number in scores], mode))
+        self.searches.append(([document.sentences[number] for number in scores], terms.mode))
         found = {}
         for number in scores:
-            source, target = document.sentences[number], targets[number]
-            words = [each.targets[0] for each in terms.terms if each.source in source.lower() and "birds" not in source]
-            target += "".join(f" {word}" for word in words if word not in target)
-            found[number] = TranslatedSentence(source, target, -9.0, (0, 0), (0, 0), tokens=3)
+            source, target, uses = document.sentences[number], targets[number], []
+            for term, span in terms.find(source):
+                wanted = term.targets[0]
+                is_met = wanted in target
+                target += f" {wanted}" * (not is_met and "birds" not in source)
+                status = "met" if is_met else "second_search" if wanted in target else "lost"
+                uses.append(TermUse(span, term.source, term.targets, wanted * (wanted in target), status, 1.0))
+            score, tokens = scores[number] if target == targets[number] else (-9.0, 3)
+            spans = (0, 0), (0, 0)
+            found[number] = TranslatedSentence(source, target, score, *spans, tokens=tokens, terms=tuple(uses))
         return found

@@ -258,7 +258,8 @@ def test_deepl_says_which_tags_end_a_sentence(client, rules, sentences):
         {"tag_handling": "xml", "splitting_tags": 7},
         {"tag_handling": "xml", "outline_detection": "maybe"},
         {"glossary_id": "x"},
-        {"glossary_ids": ["x"]},
+        {"glossary_ids": list("uvwxyz")},
+        {"glossary_ids": ["x"], "glossary_id": "x", "source_lang": "EN"},
         {"style_id": "x"},
         {"custom_instructions": ["be kind"]},
         {"translation_memory_id": "x"},
@@ -288,7 +289,8 @@ def test_languages_usage_and_glossaries_of_deepl(client):
     assert targets[1]["name"] == "English (British)" and targets[1]["supports_formality"] is False
     assert client.request("GET", "/v2/languages", data={"type": "target"}).json() == targets
     assert client.get("/v2/glossaries").json() == client.get("/v3/glossaries").json() == {"glossaries": []}
-    assert client.get("/v2/glossary-language-pairs").json() == {"supported_languages": []}
+    pairs = client.get("/v2/glossary-language-pairs").json()["supported_languages"]
+    assert pairs == [{"source_lang": "en", "target_lang": "fr"}, {"source_lang": "fr", "target_lang": "en"}]
     assert client.post("/v3/glossaries", json={}).status_code == 400
     assert client.get("/v2/usage").json()["character_count"] == 0
 

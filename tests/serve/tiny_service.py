@@ -16,9 +16,9 @@ READS_CONTEXT = {"system": "group", "group": Group(encoder_layers=1, decoder_lay
 
 
 @contextmanager
-def running_server(*models, data, keys=None, port=0, **options):
+def running_server(*models, data, keys=None, port=0, search=SEARCH, **options):
     """The URL of a server that runs. port: 0 takes a free one."""
-    settings = ServeOptions(models=[str(model) for model in models], search=SEARCH, device="cpu", **options)
+    settings = ServeOptions(models=[str(model) for model in models], search=search, device="cpu", **options)
     server = make_server(settings, make_engine(settings), data, keys, frozenset(["localhost", "127.0.0.1"]))
     listener = open_socket("127.0.0.1", port)
     url = format_url(listener)

@@ -170,10 +170,7 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     if hasattr(options, "protect"):
         settings["protect"] = options.read_patterns()
     name, paths = options.model if model is None else model, getattr(options, "terms", [])
-    search = getattr(options, "search", SearchConfig())
-    if paths and (search.sampling or search.implementation != "docmt"):
-        other = "search.sampling" if search.sampling else f"search.implementation {search.implementation}"
-        raise DocmtError(f"--terms needs the beam search of docmt, not {other}: leave one of them out")
+    settings.get("search", SearchConfig()).check_terms(paths)
     glossary = Glossary.read(*paths, languages=read_languages(name)) if paths else None
     translator = Translator(name, **settings)
     if glossary is not None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -17,6 +16,7 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8, write_all, write_error
 from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
+from docmt.decoding.term_report import TERM_COLUMNS, UNMET, count_statuses, make_row, render_rows
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
 
@@ -35,10 +35,6 @@ WARNINGS = {
     "missing_text": "sentences of which a part seems not to be translated",
     "long_source": "source sentences longer than an instance, each processed without context in most systems",
 }
-
-TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
-UNMET = ("refused", "lost", "forbidden")
-"""States of terms that a translation lacks."""
 
 
 def check_alignments(alignments: bool, formats: Iterable[str]) -> None:
@@ -93,9 +89,7 @@ class Report:
             for warning in set(warnings) - {"sentence_count"}:
                 self.locations[warning].append(f"{document}, sentence {number}")
         for number, sentence in enumerate(translation.sentences, first + 1):
-            for use in sentence.terms:
-                wanted = "|".join(use.wanted)
-                self.terms.append([document, number, use.term, wanted, use.found, use.status, round(use.loss, 2)])
+            self.terms += [make_row(document, number, use) for use in sentence.terms]
 
     def counts(self) -> dict[str, int]:
         """Return the number of locations of each warning."""
@@ -126,17 +120,12 @@ class Report:
 
     def log_terms(self, path: str) -> None:
         """Log what became of terms, and write each of them to a path as tab-separated values."""
-        counts = Counter(row[TERM_COLUMNS.index("status")] for row in self.terms)
-        met = sum(count for status, count in counts.items() if status not in UNMET)
-        parts = [
-            f"{len(self.terms):,} asked, {met:,} met",
-            *(f"{counts[each]:,} {each}" for each in UNMET if counts[each]),
-        ]
+        counts = count_statuses(row[TERM_COLUMNS.index("status")] for row in self.terms)
+        parts = [f"{count:,} {name}" for name, count in counts.items() if count or name not in UNMET]
         advice = "; --terms-mode require takes what is refused" if counts["refused"] else ""
         _log.info(f"terms: {', '.join(parts)} ({path or '--terms-report FILE lists them'}{advice})")
         if path:
-            rows = ["\t".join(" ".join(str(value).split()) for value in row) for row in [TERM_COLUMNS, *self.terms]]
-            write_text(path, "\n".join(rows) + "\n")
+            write_text(path, render_rows(self.terms))
 
     def log(self, total: int, done: int, noun: str, participle: str) -> int:
         """Log all warnings and failures, then how many of the `total` are not done. Return the exit status.

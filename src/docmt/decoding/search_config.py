@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, Excludes, Needs, OptionError, check_fields, ranged, short_repr
 
 if TYPE_CHECKING:
@@ -74,6 +75,12 @@ class SearchConfig:
 
     def __repr__(self) -> str:
         return short_repr(self)
+
+    def check_terms(self, terms: object) -> None:
+        """Raise DocmtError if there are terms, and they cannot be searched after this search."""
+        if terms and (self.sampling or self.implementation != "docmt"):
+            other = "search.sampling" if self.sampling else f"search.implementation {self.implementation}"
+            raise DocmtError(f"terms need the beam search of docmt, not {other}: leave one of them out")
 
     def sentence_limit(self, source_tokens: int) -> int:
         """Return the most target tokens for a source sentence of `source_tokens` tokens, without boundary tokens."""

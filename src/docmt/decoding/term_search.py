@@ -176,9 +176,8 @@ class TermSearch:
             if wanted is None or (d, n) in wanted
         } | dict(changed)
         cases = [case for key, pieces in rows.items() for case in self._make_cases(key, pieces, key in changed)]
-        if self._translator.search.implementation == "docmt" and not self._translator.search.sampling:
-            while waiting := [case for case in cases if case.missing]:  # each search leaves one less
-                self._search(waiting)
+        while waiting := [case for case in cases if case.missing]:  # each search leaves one less
+            self._search(waiting)
         described = {case.key: list(rows[case.key]) for case in cases}
         for case in cases:
             described[case.key][case.part] = replace(case.sentence, terms=tuple(self._describe(case)))

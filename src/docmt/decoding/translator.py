@@ -367,16 +367,17 @@ class Translator:
             check_context(search, self.context, member.config)
         other = copy(self)
         other.search = search
-        return other
+        return other.with_terms(self.terms)
 
-    def with_terms(self, terms: Glossary | None, mode: TermMode = "prefer") -> Translator:
+    def with_terms(self, terms: Glossary | TermMatcher | None, mode: TermMode = "prefer") -> Translator:
         """Return a translator with the same model, which is not copied, whose translations have these terms.
 
-        mode: see `TermMode`. `TranslatedSentence.terms` says what became of each term.
+        mode: of a glossary. `TranslatedSentence.terms` has what became of them. Raises DocmtError for another search.
         """
         check_choice("mode", mode, get_args(TermMode))
+        self.search.check_terms(terms)
         other = copy(self)
-        other.terms = None if terms is None else TermMatcher(terms, mode)
+        other.terms = TermMatcher(terms, mode) if isinstance(terms, Glossary) else terms
         return other
 
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:

@@ -23,11 +23,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from docmt.core.errors import DocmtError, printable
-from docmt.serve import deepl_routes, libretranslate_routes, native_routes
+from docmt.serve import deepl_routes, glossary_routes, libretranslate_routes, native_routes
 from docmt.serve.access_keys import AccessKeys
 from docmt.serve.connections import BoundedProtocol
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
+from docmt.serve.glossary_store import GlossaryStore
 from docmt.serve.http_requests import (
     RequestError,
     RequestGuard,
@@ -65,7 +66,7 @@ def create_app(
 
     keys: None if everybody may use the service, whatever keys there are. data: directory of the service.
     """
-    state = ServiceState(engine, jobs, keys, data / "uploads", config)
+    state = ServiceState(engine, jobs, keys, GlossaryStore(data), data / "uploads", config)
     middleware = [Middleware(RequestGuard, config, state.metrics.count_request, state.has_keys)]
     if config.cors:
         origins = list(config.cors)
@@ -75,10 +76,10 @@ def create_app(
                 allow_origins=origins,
                 allow_methods=["GET", "POST", "DELETE"],
                 allow_headers=_CORS_HEADERS,
-                expose_headers=["Content-Disposition", "Retry-After", "X-Request-ID"],
+                expose_headers=["Content-Disposition", "Retry-After", "X-Docmt-Terms", "X-Request-ID"],
             )
         )
-    modules = (native_routes, libretranslate_routes, deepl_routes)
+    modules = (native_routes, libretranslate_routes, deepl_routes, glossary_routes)
     app = Starlette(
         routes=[route for module in modules for route in module.ROUTES] + _PAGE_ROUTES,
         middleware=middleware,

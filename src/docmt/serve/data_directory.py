@@ -14,7 +14,9 @@ from docmt.core.files import LOCK_FILE, write_error
 
 _VERSION = 1
 """Of the tables, and of the values in them."""
-_DATABASES = (f"{name}.sqlite{end}" for name in ("keys", "jobs") for end in ("", "-wal", "-shm", "-journal"))
+_DATABASES = (
+    f"{name}.sqlite{end}" for name in ("keys", "jobs", "glossaries") for end in ("", "-wal", "-shm", "-journal")
+)
 _NAMES = frozenset((*_DATABASES, LOCK_FILE, "spool", "uploads"))
 """Files and folders of the service."""
 _FOLDERS = re.compile(r"(?<![\w/:.])/(?:{word}(?: {word}){{0,3}}/)+".format(word=r"[^\s/'\",;:()]+"))

@@ -1,7 +1,7 @@
 """The interface of DeepL (version 2), for the clients that speak it.
 
 Codes are in upper case, and errors are {"message": sentence}. What would change the meaning of a request, and cannot be
-done, is refused: formality, glossaries, style rules, translation memories, tags to ignore.
+done, is refused: formality, style rules, tags to ignore. Glossaries are in `glossary_routes`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from starlette.routing import Route
 from docmt.documents.input_formats import FORMATS, FileFormat
 from docmt.formats.language_codes import primary_language
 from docmt.formats.units import ALL_TAGS, TagRules
-from docmt.serve.document_jobs import DocumentOptions
+from docmt.serve.glossary_routes import read_ids, read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
-from docmt.serve.job_store import ACTIVE
+from docmt.serve.job_store import ACTIVE, DocumentOptions
 from docmt.serve.model_pool import language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
 from docmt.serve.service_state import ServiceState, get_state
@@ -40,7 +40,7 @@ from docmt.serve.text_translation import (
 
 _FORBIDDEN = 403
 _NO_LIMIT = 10**12
-_REFUSED = ("glossary_id", "glossary_ids", "style_id", "custom_instructions", "translation_memory_id", "ignore_tags")
+_REFUSED = ("style_id", "custom_instructions", "translation_memory_id", "ignore_tags")
 _KIND_WORDS = ("default", "prefer_more", "prefer_less")
 _VARIANTS = {"EN": ("British", "American"), "PT": ("Brazilian", "European")}
 _VARIANT_CODES = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}
@@ -73,9 +73,17 @@ def _choose(state: ServiceState, values: RequestValues, text: str) -> ChosenMode
     return choose_model(state.engine, values.text("source_lang"), target, text)
 
 
+async def _read_terms(state: ServiceState, values: RequestValues, owner: str) -> tuple[tuple[str, ...], str]:
+    """Return the glossaries that the request names, and their entries. Raises RequestError without source_lang."""
+    ids, source = read_ids(values), values.text("source_lang")
+    if ids and not source:
+        raise RequestError("source_lang is missing: a glossary needs it")
+    return ids, await read_terms(state, ids, owner, source, values.text("target_lang"))
+
+
 async def translate(request: Request) -> Response:
     """Translate a list of texts, with the context that the caller gives."""
-    state, values, _ = await _read(request)
+    state, values, owner = await _read(request)
     _check_refused(values)
     texts, context = values.texts("text"), values.text("context")
     state.take_texts(request, texts, context)
@@ -87,7 +95,9 @@ async def translate(request: Request) -> Response:
     items = [await _make_item(state, *pair, markup, tags, split) for pair in zip(texts, chosen, strict=True)]
     named = [each.name for each in chosen if each.name]
     before = await state.engine.segment(named[0], context) if named and context else NO_CONTEXT
-    options = TextOptions(before, is_document=is_document)
+    _, entries = await _read_terms(state, values, owner)
+    terms = await state.engine.make_matcher(named[0], entries) if named else None
+    options = TextOptions(before, terms=terms, is_document=is_document)
     rows = await translate_items(request, state.engine, [each.name for each in chosen], items, options)
     translations = [
         {
@@ -172,7 +182,9 @@ async def create_document(request: Request) -> Response:
     name = file_name(values.text("filename") or upload.filename, "document.txt")
     if (format := values.text("output_format").lower()) and not name.lower().endswith(f".{format}"):
         raise RequestError(f"output_format is {format}, but the file keeps its format: leave it out")
-    options = DocumentOptions(model=_choose(state, values, "").name, name=name)
+    ids, entries = await _read_terms(state, values, owner)
+    model = _choose(state, values, "").name
+    options = DocumentOptions(model=model, name=name, glossary_ids=ids, entries=entries)
     status = await start_job(request, upload, options, owner)
     return JSONResponse({"document_id": status.id, "document_key": _document_key(status.id)})
 
@@ -211,18 +223,6 @@ async def download_document(request: Request) -> Response:
     return file_response(request, *await state.jobs.result(id, owner))
 
 
-async def list_nothing(request: Request) -> Response:
-    """Return that there are no glossaries, and no language pairs for them."""
-    get_state(request).find_owner(request, status=_FORBIDDEN)
-    name = "glossaries" if request.url.path.endswith("/glossaries") else "supported_languages"
-    return JSONResponse({name: []})
-
-
-async def refuse_glossary(request: Request) -> Response:
-    """Refuse a new glossary."""
-    raise RequestError("glossaries are not supported here: translate without one")
-
-
 _PATH = "/v2/document/{id}"
 ROUTES = [
     Route("/v2/translate", translate, methods=["POST"]),
@@ -231,7 +231,4 @@ ROUTES = [
     Route("/v2/document", create_document, methods=["POST"]),
     Route(_PATH, show_document, methods=["GET", "POST"]),
     Route(_PATH + "/result", download_document, methods=["GET", "POST"]),
-    Route("/v2/glossary-language-pairs", list_nothing),
-    *(Route(f"/{version}/glossaries", list_nothing) for version in ("v2", "v3")),
-    *(Route(f"/{version}/glossaries", refuse_glossary, methods=["POST"]) for version in ("v2", "v3")),
 ]

@@ -14,20 +14,31 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import encode_utf8
+from docmt.core.files import encode_utf8, write_text
 from docmt.documents import Document
 from docmt.serve.file_process import RESULTS, FileContents, FileProcess
 from docmt.serve.file_worker import FileLimits
-from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, translate_job
+from docmt.serve.job_journal import JobJournal, Links
 from docmt.serve.job_results import JobResults, count_edits, name_result
-from docmt.serve.job_store import ACTIVE, JobFacts, JobQueue, JobRecord, JobState, JobStore, is_disk_full, move_file
+from docmt.serve.job_store import (
+    ACTIVE,
+    DocumentOptions,
+    JobEvent,
+    JobFacts,
+    JobQueue,
+    JobRecord,
+    JobState,
+    JobStore,
+    is_disk_full,
+    move_file,
+)
 from docmt.serve.job_terms import TermRequest
+from docmt.serve.job_translation import check_pairs, choose_lane, translate_job
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
-from docmt.terms import Glossary
 
 if TYPE_CHECKING:
     from docmt.serve.engine import Engine
@@ -71,37 +82,14 @@ class JobConfig:
     """patterns of text that stays as it is"""
 
 
-@dataclass(frozen=True)
-class DocumentOptions:
-    """How a document is translated."""
-
-    model: str = ""
-    """name; empty: the first model"""
-    format: str = "auto"
-    """text, jsonl, or a name in `docmt.documents.input_formats`; auto: by name and content"""
-    fields: tuple[str, ...] = ()
-    context: str = ""
-    """text before the document, which is not part of the translation"""
-    name: str = ""
-    """file name; empty: that of the file"""
-    terms: Glossary | None = None
-
-
-@dataclass(frozen=True)
-class JobEvent:
-    """A server-sent event. `id` is the number of sentence events up to this one."""
-
-    id: int
-    name: Literal["sentence", "progress", "done"]
-    data: dict[str, Any]
-
-
 @dataclass(eq=False)
 class _Job:
     """A job in memory."""
 
     facts: JobFacts
     journal: JobJournal
+    entries: str
+    """of glossaries"""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
     rendering: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -171,41 +159,46 @@ class DocumentJobs:
         Raises DocmtError for a file that cannot be read, and UnknownModel.
         """
         model = self._engine.find_model(options.model)
-        description = self._engine.describe_model(model)
-        name = options.name or file.name
+        description, name = self._engine.describe_model(model), options.name or file.name
         languages = description.source_language, description.target_language
-        facts = JobFacts(name, options.format, model, *languages, 0, options.fields)
+        facts = JobFacts(name, options.format, model, *languages, 0, options.fields, glossary_ids=options.glossary_ids)
         if file.stat().st_size > self.config.max_file_bytes:
             raise DocmtError(f"{name} has more than {self.config.max_file_bytes // 2**20} MiB. Split it.")
         id, folder = self._store.new_folder()
         try:
             await asyncio.to_thread(move_file, file, folder / "source")
             contents = await self._files.read(folder / "source", folder / "contents.json", facts)
-            journal = JobJournal(folder / "journal.jsonl", contents)
+            if options.entries:
+                await asyncio.to_thread(write_text, folder / "glossary.tsv", options.entries)
+            journal = JobJournal(folder / "journal.jsonl", contents, facts.languages)
             if options.context and description.reads_context:
                 context = await self._engine.segment(model, options.context)
                 journal.append({"context": context.sentences})
             if options.terms and (terms := TermRequest.make(journal.sources, options.terms, "prefer")).occurrences:
-                journal.append(terms.to_line(()))
+                journal.append(terms.to_line(journal))
             facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)
             self._store.add(id, owner, facts)
         except BaseException:
             with suppress(DocmtError):  # such as a full disk
                 self._store.delete(id)
             raise
-        self._keep_loaded(id, _Job(facts, journal))
+        self._keep_loaded(id, _Job(facts, journal, options.entries))
         self._queues[choose_lane(facts)].put(owner, id)
         return self.status(id, owner)
 
     def status(self, id: str, owner: str) -> JobRecord:
         """Return the state of a job, with counts of now. Raises NoSuchDocument, also for another owner's."""
-        return self._add_counts(self._find(id, owner))
+        record = self._find(id, owner)
+        with suppress(DocmtError):  # such as damaged files
+            self._load(record)
+        return self._add_counts(record)
 
     def _add_counts(self, record: JobRecord) -> JobRecord:
         """Return the state of a job with counts of now."""
         if (job := self._loaded.get(record.id)) is None:
             return record
-        return replace(record, finished=job.journal.finished, edited=job.journal.edited)
+        journal = job.journal
+        return replace(record, finished=journal.finished, edited=journal.edited, terms=journal.count_terms())
 
     def sources(self, id: str, owner: str) -> Sequence[str]:
         """Return the source sentences of a document."""
@@ -294,7 +287,7 @@ class DocumentJobs:
         """Search the sentences that lack terms again, as one change of the user; see `TermRequest.count_changes`."""
         job = self._load(self._find(id, owner))
         before = request.list_lacking(job.journal)
-        self._change(id, owner, request.to_line(before))
+        self._change(id, owner, request.to_line(job.journal))
         while not before.keys().isdisjoint(job.journal.list_sought()) and self._find(id, owner).status in ACTIVE:
             if self._stopped:
                 break
@@ -357,7 +350,8 @@ class DocumentJobs:
         source, targets = journal.extend(document), journal.list_targets(document, number)
         end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
         self._engine.check_room(job.facts.model, owner)
-        work = self._engine.submit(job.facts.model, end, n_best=count, targets=targets, owner=owner)
+        terms = await self._engine.make_matcher(job.facts.model, job.entries, *journal.join_terms())
+        work = self._engine.submit(job.facts.model, end, n_best=count, targets=targets, owner=owner, terms=terms)
         parts = await work.result()
         results: dict[str, float] = {}
         for translation in (part.translation for part in parts):
@@ -377,9 +371,9 @@ class DocumentJobs:
     async def result(self, id: str, owner: str, format: str = "original") -> tuple[Path, str]:
         """Return the path of the translated file, and a name for it.
 
-        format: original, html (both sides), xlf (2.1), xlf12, tmx or txt. Of a cancelled job, sentences without a
-        translation keep their source. Raises DocmtError for another format, and DocumentNotReady before the end of the
-        translation.
+        format: original, html (both sides), xlf (2.1), xlf12, tmx, txt, or terms (their report). Of a cancelled job,
+        sentences without a translation keep their source. Raises DocmtError for another format, and DocumentNotReady
+        before the end of the translation.
         """
         if format not in RESULTS:
             raise DocmtError(f"{format} is no format of results. Choose one of {', '.join(RESULTS)}.")
@@ -447,9 +441,10 @@ class DocumentJobs:
             folder = self._store.folder(record.id)
             try:
                 contents = FileContents.from_json((folder / "contents.json").read_bytes())
+                entries = (folder / "glossary.tsv").read_text("utf-8") if record.facts.glossary_ids else ""
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise DocmtError("the files of this document are damaged: translate it again") from error
-            job = _Job(record.facts, JobJournal(folder / "journal.jsonl", contents))
+            job = _Job(record.facts, JobJournal(folder / "journal.jsonl", contents, record.facts.languages), entries)
         return self._keep_loaded(record.id, job)
 
     def _keep_loaded(self, id: str, job: _Job) -> _Job:
@@ -560,9 +555,8 @@ class DocumentJobs:
                 self._note_progress(id, job)
             job.notify()
 
-        job.task = task = asyncio.create_task(
-            translate_job(self._engine, job.facts, job.journal, note_change, record.owner)
-        )
+        work = translate_job(self._engine, job.facts, job.journal, note_change, record.owner, job.entries)
+        job.task = task = asyncio.create_task(work)
         job.notify()
         try:
             await asyncio.wait({task})

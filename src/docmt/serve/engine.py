@@ -24,9 +24,9 @@ from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
 from docmt.model.products import Precision
 from docmt.serve.model_pool import ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
-from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
+from docmt.serve.work_queue import LANES, Lane, Overloaded, Work, WorkQueue
 from docmt.terms import Glossary
-from docmt.terms.matching import TermMode
+from docmt.terms.matching import TermMatcher, TermMode
 
 __all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
 
@@ -50,15 +50,6 @@ _UNKNOWN_SPEED = 1000.0
 _SMOOTHING = 0.3  # of tokens per second: the share of the last turn
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
-
-
-class Overloaded(DocmtError):  # noqa: N818 - as HTTP calls it
-    """What waits has reached its bound."""
-
-    def __init__(self, message: str, retry_after: int) -> None:
-        """retry_after: seconds."""
-        super().__init__(message)
-        self.retry_after = retry_after
 
 
 @dataclass(frozen=True)
@@ -259,19 +250,36 @@ class Engine:
         resume_point: ResumePoint | None = None,
         targets: Sequence[str] = (),
         owner: str = "",
+        terms: TermMatcher | None = None,
     ) -> Work:
         """Return the work of translating a document; call inside of the event loop.
 
         align: whether to add word links, or for which sentences by number. resume_point: of the last part of an
         interrupted work. targets: supplied translations of the first sentences; only the others are translated, and see
-        these. owner: id of a key; owners take turns. Raises DocmtError for a beam too wide.
+        these. owner: id of a key; owners take turns. terms: of `make_matcher`; None: those of the server.
+
+        Raises DocmtError for a beam too wide.
         """
         self._search_for(n_best)
-        work = Work(model, document, lane, n_best, align, resume_point, targets, owner)
+        work = Work(model, document, lane, n_best, align, resume_point, targets, owner, terms)
         with self._condition:
             self._queue.add(work)
             self._condition.notify()
         return work
+
+    async def make_matcher(
+        self, model: str, entries: str, glossary: Glossary | None = None, mode: TermMode = "prefer"
+    ) -> TermMatcher | None:
+        """Return the matcher of the terms of a request beside those of the server; None: there are only these.
+
+        entries, errors: see `TermMatchers.make`. glossary, mode: of a user, whose terms win. Raises DocmtError also for
+        a search without terms.
+        """
+        self._search.check_terms(entries or glossary)
+        base = await self._pool.terms.make(model, entries) if entries else None
+        if glossary is None:
+            return base
+        return await asyncio.to_thread(TermMatcher, glossary, mode, base or self._pool.terms.find(model))
 
     def check_room(self, model: str, owner: str = "") -> None:
         """Raise Overloaded when too many short texts wait, before those of a request are submitted.
@@ -306,12 +314,12 @@ class Engine:
         return await self._call(align_pairs)
 
     async def search_terms(
-        self, model: str, document: Document, targets: Sequence[str], scores: Scores, terms: Glossary, mode: TermMode
+        self, model: str, document: Document, targets: Sequence[str], scores: Scores, terms: TermMatcher
     ) -> dict[int, TranslatedSentence]:
         """Return sentences of a translated document that were searched again for terms; see `TermSearch.run_again`."""
 
         def search() -> dict[int, TranslatedSentence]:
-            return self._pool.load(model).with_terms(terms, mode).search_terms(document, targets, scores)
+            return self._pool.load(model).with_terms(terms).search_terms(document, targets, scores)
 
         return await self._call(search)
 
@@ -464,6 +472,8 @@ class Engine:
         """Translate together, deliver the parts, and return the works that progressed or had nothing to translate."""
         first = works[0]
         translator = self._pool.load(first.model)
+        if first.terms is not None:
+            translator = translator.with_terms(first.terms)
         if first.n_best > 1:
             translator = translator.with_search(self._search_for(first.n_best))
         with self._in_turn(works) as turn:  # loading is no measure of speed

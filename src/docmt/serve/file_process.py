@@ -27,7 +27,12 @@ from docmt.serve.file_worker import FileLimits, FileTask
 from docmt.serve.job_store import WORK_PREFIX, JobFacts
 
 _NAMES = ("html", "xlf", "tmx", "txt")
-RESULTS: Mapping[str, str] = {"original": "", **{name: f".{name}" for name in _NAMES}, "xlf12": ".xlf"}
+RESULTS: Mapping[str, str] = {
+    "original": "",
+    **{name: f".{name}" for name in _NAMES},
+    "xlf12": ".xlf",
+    "terms": ".terms.tsv",
+}
 """Formats of results, with the suffixes of their names; empty: that of the file."""
 _MAX_ANSWER, _LEAST_ROOM = 2**16, 2**16
 _GRACE = 2

@@ -31,6 +31,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.settings import quote
 from docmt.serve.data_directory import hide_folders
 from docmt.serve.document_jobs import DocumentNotReady, NoSuchDocument
+from docmt.serve.glossary_store import MAX_BYTES, GlossaryRefused, NoSuchDictionary, NoSuchGlossary
 from docmt.serve.job_store import is_disk_full
 
 _log = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ _HEADERS = {
 """Headers of every answer that does not have them itself."""
 FORM_BYTES = 100_000
 """Bytes of a form besides its file."""
+_ESCAPED = 3
+"""Bytes of JSON for a byte of UTF-8, at most: \\u00e9 has six."""
 MAX_FIELDS = 10_000
 """Fields of a form or query, such as repeated texts."""
 _SWITCHES: Mapping[Any, bool] = {
@@ -316,6 +319,8 @@ class RequestGuard:
                 if exchange.is_early:
                     headers["connection"] = "close"
                 headers["x-request-id"] = exchange.id
+                if terms := scope.get("state", {}).get("terms"):
+                    headers["x-docmt-terms"] = " ".join(f"{name}={count}" for name, count in terms.items())
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
                 if "location" in headers:  # a redirection repeats what a client calls this server
@@ -327,7 +332,7 @@ class RequestGuard:
             await send(message)
 
         try:
-            self._check(Headers(scope=scope))
+            self._check(scope)
             self._check_origin(Headers(scope=scope), exchange.method)
             await self._app(scope, self._limit(exchange, receive), send_headers)
         except RequestError as error:
@@ -347,14 +352,15 @@ class RequestGuard:
         if not exchange.code:
             await error_response(exchange.scope, error)(exchange.scope, receive, send)
 
-    def _check(self, headers: Headers) -> None:
+    def _check(self, scope: Scope) -> None:
         """Raise RequestError for another host's name and for a body that says itself that it is too large."""
+        headers = Headers(scope=scope)
         name = read_host(headers)
         if self._config.hosts and name not in self._config.hosts and not self._has_keys():
             raise RequestError("this server answers to the name localhost alone: start it with --open for others", 403)
         length = headers.get("content-length", "")
-        if length.isdecimal() and (len(length) > 15 or int(length) > self._max_bytes(headers)):
-            raise self._too_large(headers)
+        if length.isdecimal() and (len(length) > 15 or int(length) > self._max_bytes(scope)):
+            raise self._too_large(scope)
 
     def _check_origin(self, headers: Headers, method: str) -> None:
         """Raise RequestError for work that a page of another site asks for. Other programs send none of these headers.
@@ -368,19 +374,20 @@ class RequestGuard:
         if site not in ("same-origin", "none") if site else is_foreign:
             raise RequestError("a page of another site asks for this: start the server with --cors ORIGIN for it", 403)
 
-    def _max_bytes(self, headers: Headers) -> int:
-        kind = headers.get("content-type", "").lower()
+    def _max_bytes(self, scope: Scope) -> int:
+        kind = Headers(scope=scope).get("content-type", "").lower()
+        if "/glossaries" in scope["path"]:
+            return _ESCAPED * MAX_BYTES + FORM_BYTES
         return self._config.max_file_bytes + FORM_BYTES if "multipart/" in kind else self._config.max_body_bytes
 
-    def _too_large(self, headers: Headers) -> RequestError:
+    def _too_large(self, scope: Scope) -> RequestError:
         return RequestError(
-            f"the request is larger than {self._max_bytes(headers):,} bytes: send less, or long texts as a file", 413
+            f"the request is larger than {self._max_bytes(scope):,} bytes: send less, or long texts as a file", 413
         )
 
     def _limit(self, exchange: _Exchange, receive: Receive) -> Receive:
         """Return `receive` that raises RequestError when the body has more bytes than it may."""
-        headers, size = Headers(scope=exchange.scope), 0
-        most = self._max_bytes(headers)
+        most, size = self._max_bytes(exchange.scope), 0
 
         async def receive_counted() -> Message:
             nonlocal size
@@ -389,7 +396,7 @@ class RequestGuard:
             if message["type"] == "http.request":
                 size += len(message.get("body", b""))
                 if size > most:
-                    raise self._too_large(headers)
+                    raise self._too_large(exchange.scope)
             return message
 
         return receive_counted
@@ -451,7 +458,8 @@ def convert_error(error: DocmtError) -> RequestError:
         return RequestError(message, getattr(error, "status", 429), {"retry-after": str(max(1, round(seconds)))})
     if is_disk_full(error):
         return RequestError("the disk of the server is full: try again later, or tell who runs the server", 507)
-    statuses = {NoSuchDocument: 404, DocumentNotReady: 409}
+    unknown = dict.fromkeys((NoSuchDocument, NoSuchGlossary, NoSuchDictionary), 404)
+    statuses = unknown | {GlossaryRefused: 400, DocumentNotReady: 409}
     return RequestError(message, statuses.get(type(error), 422))
 
 

@@ -1,4 +1,4 @@
-"""The journal of a job, every part of its translation and every edit, and the translation of what it lacks.
+"""The journal of a job: every part of its translation and every change of the user.
 
 The journal is all that a job knows. Its lines, JSON objects, are read again after a restart. Each is synced to the disk
 before anything else sees it. It is also the log of events: each sentence of a line is the next event.
@@ -8,15 +8,15 @@ before anything else sees it. It is also the log of events: each sentence of a l
     {"edits": [[7, "target", [findings], confirmed, [links]], ...], "retranslate": true}      all are undone at once
     {"machine": 7}                                                an edited sentence gets the machine's translation back
     {"confirm": 7, "confirmed": true}                             the user has read it, or takes that back
-    {"terms": [["source", ["target", ...], [forbidden], keep, case], ...], "mode": "require",
-     "numbers": [7, 8, ...], "lacking": [8, ...]}                 terms, sentences that have them, and lack them now
+    {"terms": [["source", ["target", ...], [forbidden], keep, case], ...], "mode": "require", "uses": [[7, [...]], ...]}
+                                                                  terms, and what became of them in the sentences
     {"undo": true}                                                the last change of the user that holds is taken back
     {"stop": true}                                                translations after an edit stay as they were
 
-A part has an object for each sentence, with `number` and, if it has no translation, `error`. `context` has translations
-of context sentences. An edit without a target only changes the state of its sentence; its links, if any, put the codes
-where the user had them. `resume` is the `ResumePoint` of the document, if the engine can go on from there. A part of a
-search for terms has the numbers of its sentences in `searched`, and only those that it changed in `sentences`.
+A part has an object for each sentence, with `number` and, if it has no translation, `error`; its `terms`, if any, are
+those of `TermUse`. `context` has translations of context sentences. `resume` is the `ResumePoint` of the document, if
+the engine can go on from there. A part of a search for terms has the numbers of its sentences in `searched`. An edit
+without a target only changes the state of its sentence; its links, if any, put the codes where the user had them.
 """
 
 from __future__ import annotations
@@ -25,24 +25,20 @@ import json
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from math import exp
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, write_all, write_error
-from docmt.decoding.translation_results import PartialTranslation, ResumePoint, WordLink
-from docmt.documents import Document, ParallelDocument
-from docmt.formats.language_codes import primary_language
-from docmt.serve.engine import Engine, Overloaded
+from docmt.decoding.term_report import UNMET, count_statuses, join_uses, make_row, render_rows, review_terms
+from docmt.decoding.translation_results import ResumePoint, TermUse
+from docmt.documents import Document
 from docmt.serve.file_process import FileContents
-from docmt.serve.job_store import JobFacts
-from docmt.serve.work_queue import Lane, Work
 from docmt.terms import Glossary, Term
 from docmt.terms.matching import TermMode
 
@@ -50,17 +46,8 @@ Links = list[list[int]]
 """Word links of a sentence: source and target characters (first, one after the last), and 1 if mutual, else 0."""
 FAILED = "failed"
 """Warning of a sentence without a translation, which keeps its source."""
-CHECKED_KINDS = ("empty", "untranslated", "loop", "number", "url", "placeholder", "bracket")
-"""Checks of single sentences."""
-_DIGITS = 4
-_AHEAD = 16
-"""Documents of a job that wait in the engine."""
 _MAX_CHANGES = 100
 """Changes of a job that can be undone."""
-_AROUND = 64
-"""Sentences before those that are searched for terms, and after these, that are read with them."""
-_SHORT = 200
-"""Sentences of a job whose user waits for it: a pasted text, a letter, a report."""
 
 
 @dataclass
@@ -74,6 +61,8 @@ class JobSentence:
     tokens: int = 0
     warnings: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
+    terms: list[TermUse] = field(default_factory=list)
+    """terms of glossaries in it"""
     links: Links | None = None
     code_links: Links | None = None
     """links that put the codes where the user had them"""
@@ -98,8 +87,6 @@ class UserTerms(NamedTuple):
     terms: Sequence[Sequence[Any]]
     """the first fields of each `Term`"""
     mode: TermMode
-    numbers: frozenset[int]
-    """sentences that have them"""
 
 
 @dataclass(frozen=True)
@@ -138,12 +125,12 @@ class TranslationPlan:
 class JobJournal:
     """The sentences of a job, with the file that all their changes are written to."""
 
-    def __init__(self, path: Path, contents: FileContents) -> None:
+    def __init__(self, path: Path, contents: FileContents, languages: tuple[str, str] = ("", "")) -> None:
         """Read the journal, if it exists; an incomplete last line of a killed process is dropped.
 
-        Raises DocmtError for a damaged one.
+        languages: of the terms. Raises DocmtError for a damaged one.
         """
-        self._path, self.contents = path, contents
+        self._path, self.contents, self._languages = path, contents, languages
         self.sources = [sentence for document in contents.documents for sentence in document.sentences]
         self.starts = [0, *accumulate(map(len, contents.documents))]
         """number of the first sentence of each document, and of all sentences"""
@@ -213,15 +200,16 @@ class JobJournal:
         else:
             for row in line["sentences"]:
                 self._apply_sentence(**row)
-            self._sought |= {row["number"] for row in line["sentences"]} & self._with_terms
             self._sought.difference_update(line.get("searched", ()))
             self._context_targets += line.get("context", [])
             self._points.pop(line["document"], None)
             if "resume" in line:
                 self._points[line["document"]] = ResumePoint(*line["resume"])
 
-    def _apply_sentence(self, number: int, target: str = "", error: str = "", **values: Any) -> None:
-        sentence = JobSentence(target, error=error, stale=False, **values)
+    def _apply_sentence(
+        self, number: int, target: str = "", error: str = "", terms: Sequence[dict[str, Any]] = (), **values: Any
+    ) -> None:
+        sentence = JobSentence(target, error=error, terms=list(map(read_use, terms)), stale=False, **values)
         if error:
             sentence.target, sentence.warnings = self.sources[number], [FAILED]
         if (old := self.sentences[number]).target is not None:
@@ -242,21 +230,22 @@ class JobJournal:
                 sentence.stale = not sentence.is_fixed
 
     def _apply_terms(
-        self, terms: list[list[Any]], mode: TermMode, numbers: Sequence[int], lacking: Sequence[int]
+        self, terms: list[list[Any]], mode: TermMode, uses: list[tuple[int, list[dict[str, Any]]]]
     ) -> None:
+        changed = {
+            number: replace(old, terms=join_uses(old.terms, map(read_use, each)))
+            for number, each in uses
+            if (old := self.sentences[number]).target is not None
+        }
+        first, last = uses[0][0], uses[-1][0]
         if any(each.target is not None for each in self.sentences):  # else the document begins with them
-            self._note_change(min(numbers), max(numbers) + 1, ())
-        self.terms.append(UserTerms(terms, mode, frozenset(numbers)))
-        self._sought.update(lacking)
-        self._restart(min(numbers))
+            self._change(changed, last + 1, first)
+        self.terms.append(UserTerms(terms, mode))
+        self._sought |= {number for number, each in changed.items() if any(use.status in UNMET for use in each.terms)}
+        self._restart(first)
 
-    @property
-    def _with_terms(self) -> frozenset[int]:
-        """Sentences that have terms of the user."""
-        return frozenset().union(*(each.numbers for each in self.terms))
-
-    @staticmethod
     def _edit(
+        self,
         old: JobSentence,
         target: str | None,
         findings: list[str],
@@ -270,22 +259,19 @@ class JobJournal:
         if machine and target == machine.target and not machine.error and code_links is None:
             return replace(machine, confirmed=confirmed, stale=False)
         new = JobSentence(target, findings=findings, edited=True, machine=machine)
+        new.terms = review_terms(old.terms, target, self._languages)
         return replace(new, confirmed=confirmed, code_links=code_links, stale=False)
 
-    def _change(self, changed: Mapping[int, JobSentence], end: int = 0) -> None:
-        """Replace sentences for the user. end: of the sentences that are translated again, if any."""
-        first = min(changed)
-        self._note_change(first, max(end, max(changed) + 1), changed)
+    def _change(self, changed: Mapping[int, JobSentence], end: int = 0, first: int | None = None) -> None:
+        """Replace sentences for the user. first, end: of the sentences that are translated again, if any."""
+        first = min(changed) if first is None else first
+        stale = bytes(each.stale for each in self.sentences[first : max(end, 1 + max(changed, default=first))])
+        replaced = {number: self.sentences[number] for number in changed}
+        self.changes.append(Change(first, replaced, stale, frozenset(self._sought), len(self.terms)))
         for number, sentence in changed.items():
             self.sentences[number] = sentence
             self._log(number)
         self._first = min(self._first, first)
-
-    def _note_change(self, first: int, end: int, changed: Collection[int]) -> None:
-        """Keep what is needed to undo a change of these sentences, and of others from `first` to before `end`."""
-        stale = bytes(each.stale for each in self.sentences[first:end])
-        replaced = {number: self.sentences[number] for number in changed}
-        self.changes.append(Change(first, replaced, stale, frozenset(self._sought), len(self.terms)))
 
     def _undo(self, change: Change) -> None:
         for number, sentence in change.replaced.items():
@@ -335,7 +321,17 @@ class JobJournal:
             "edited": sentence.edited,
             "confirmed": sentence.confirmed,
             "findings": sentence.findings,
+            "terms": [asdict(use) for use in sentence.terms],
         }
+
+    def count_terms(self) -> dict[str, int]:
+        """Return how many terms were asked and met, and how many others there are by their state."""
+        return count_statuses(use.status for sentence in self.sentences for use in sentence.terms)
+
+    def render_terms(self, name: str) -> str:
+        """Return the report of the terms (docs/terms.md). name: of the document."""
+        uses = ((number, use) for number, sentence in enumerate(self.sentences, 1) for use in sentence.terms)
+        return render_rows(make_row(name, number, use) for number, use in uses)
 
     def count_after(self, number: int) -> int:
         """Return the number of characters that are translated again after an edit of a sentence."""
@@ -367,10 +363,11 @@ class JobJournal:
         sentences = self.sentences[self.starts[document] : last]
         return (*context, *("" if each.error else each.target or "" for each in sentences))
 
-    def join_terms(self) -> tuple[Term, ...]:
-        """Return all terms of the user; of those with one source, the latest."""
+    def join_terms(self) -> tuple[Glossary | None, TermMode]:
+        """Return all terms of the user, of those with one source the latest, and the mode of the latest."""
         rows = {row[0]: row for each in self.terms for row in each.terms}
-        return tuple(Term(source, tuple(targets), tuple(bad), *rest) for source, targets, bad, *rest in rows.values())
+        terms = [Term(source, tuple(targets), tuple(bad), *rest) for source, targets, bad, *rest in rows.values()]
+        return (Glossary(self._languages, tuple(terms)), self.terms[-1].mode) if terms else (None, "prefer")
 
     def list_sought(self) -> list[int]:
         """Return the translated sentences that are to be searched for terms; those of the user stay."""
@@ -423,6 +420,11 @@ class JobJournal:
         return Document((*self.context, *whole.sentences), gaps, whole.id)
 
 
+def read_use(values: Mapping[str, Any]) -> TermUse:
+    """Return what became of a term, from values of JSON."""
+    return TermUse(**{**values, "span": tuple(values["span"]), "wanted": tuple(values["wanted"])})
+
+
 def _describe_review(sentence: JobSentence) -> dict[str, Any]:
     """Return the fields of a `Review`."""
     machine = (sentence.machine if sentence.edited else sentence) or sentence
@@ -431,163 +433,3 @@ def _describe_review(sentence: JobSentence) -> dict[str, Any]:
     if machine.tokens and machine.score is not None:
         review |= {"machine": machine.target, "quality": 100 * exp(machine.score / machine.tokens)}
     return review
-
-
-def choose_lane(facts: JobFacts) -> Lane:
-    """Return the lane of the engine for a job: a short one does not wait for the long ones."""
-    return "interactive" if facts.sentences <= _SHORT else "jobs"
-
-
-async def translate_job(
-    engine: Engine, facts: JobFacts, journal: JobJournal, on_change: Callable[[], None], owner: str = ""
-) -> None:
-    """Translate all sentences that are to be translated, document by document.
-
-    owner: id of a key. on_change: called after each part. Raises DocmtError if the engine cannot translate at all, or
-    for a full disk.
-    """
-    while not journal.is_whole:
-        if journal.list_sought():
-            await search_terms(engine, facts, journal)
-            on_change()
-            continue
-        events = len(journal.events)
-        works: deque[tuple[TranslationPlan, Work]] = deque()
-        try:
-            while plans := journal.list_plans(_AHEAD):
-                # The next documents wait in the engine, so that short ones are translated together.
-                works += [(plan, submit_plan(engine, facts, journal, plan, owner)) for plan in plans[len(works) :]]
-                if not await _write_parts(facts, journal, *works.popleft(), on_change):
-                    break
-        finally:
-            for _, work in works:
-                work.cancel()
-        if len(journal.events) == events:
-            raise DocmtError("the engine returned no translation")
-
-
-def submit_plan(engine: Engine, facts: JobFacts, journal: JobJournal, plan: TranslationPlan, owner: str = "") -> Work:
-    """Start the translation of a document, or of its rest. Where too many texts wait, it goes to the lane of jobs."""
-    lane = choose_lane(facts)
-    if lane == "interactive":
-        try:
-            engine.check_room(facts.model, owner)
-        except Overloaded:
-            lane = "jobs"
-    return engine.submit(
-        facts.model,
-        plan.source,
-        align=lambda position: position + plan.shift in journal.contents.aligned,
-        resume_point=plan.resume_point,
-        targets=plan.targets,
-        lane=lane,
-        owner=owner,
-    )
-
-
-async def _write_parts(
-    facts: JobFacts, journal: JobJournal, plan: TranslationPlan, work: Work, on_change: Callable[[], None]
-) -> bool:
-    """Write the parts of a document to the journal. Return whether the document is whole, and no edit came between."""
-    edits = journal.edits
-    try:
-        async for part in work.parts():
-            if journal.edits != edits:  # the part was translated after other sentences
-                return False
-            line, is_whole = describe_part(part, plan, journal, facts)
-            journal.append(line)
-            on_change()
-            if not is_whole:
-                return False
-    finally:
-        work.cancel()
-    last = journal.starts[plan.document + 1] - 1
-    return journal.edits == edits and not journal.sentences[last].stale
-
-
-def describe_part(
-    part: PartialTranslation, plan: TranslationPlan, journal: JobJournal, facts: JobFacts
-) -> tuple[dict[str, Any], bool]:
-    """Return the line of the journal for a part, and whether it has all sentences of the part.
-
-    A part ends before a sentence that the user wrote.
-    """
-    start, first = journal.starts[plan.document], part.first + plan.shift
-    last = first + len(part.source)
-    end = next((number for number in range(max(first, start), last) if not journal.sentences[number].stale), last)
-    rows = _describe_sentences(part, first, journal)[: end - first]
-    line: dict[str, Any] = {"document": plan.document, "sentences": rows[max(0, start - first) :]}
-    if first < start:
-        line["context"] = [row.get("target", "") for row in rows[: start - first]]
-    _add_findings([row for row in line["sentences"] if "target" in row], journal, facts)
-    if end == last:
-        history = [[list(map(int, words)) for words in each] for each in part.resume_point.history]
-        line["resume"] = [part.resume_point.sentences, history]
-    return line, end == last
-
-
-def _add_findings(rows: Sequence[dict[str, Any]], journal: JobJournal, facts: JobFacts) -> None:
-    """Add findings to the values of translated sentences."""
-    findings = check_pairs([(journal.sources[row["number"]], row["target"]) for row in rows], facts)
-    for row, messages in zip(rows, findings, strict=True):
-        row["findings"] = messages
-
-
-async def search_terms(engine: Engine, facts: JobFacts, journal: JobJournal) -> None:
-    """Search the next sentences again for terms of the user, among those around them.
-
-    Sentences that the user changed meanwhile stay.
-    """
-    sought = journal.list_sought()
-    document, edits = journal.find_document(sought[0]), journal.edits
-    whole, end = journal.extend(document), journal.starts[document + 1]
-    shift, targets = end - len(whole), journal.list_targets(document, end)
-    first, last = max(sought[0] - shift - _AROUND, 0), min(sought[0] - shift + 2 * _AROUND, len(whole))
-    numbers = [n for n in sought if n < min(sought[0] + _AROUND, end)]
-    scores = {n - shift - first: (journal.sentences[n].score or 0.0, journal.sentences[n].tokens) for n in numbers}
-    glossary = Glossary((facts.source_language, facts.target_language), journal.join_terms())
-    source, mode = whole.slice(first, last), journal.terms[-1].mode
-    found = await engine.search_terms(facts.model, source, targets[first:last], scores, glossary, mode)
-    if journal.edits != edits:
-        return
-    rows = []
-    for number, old in ((n, journal.sentences[n]) for n in numbers if not journal.sentences[n].is_fixed):
-        new = found.get(number - shift - first)
-        if new is not None and new.target != old.target:
-            score = round(float(new.score), _DIGITS)
-            row = {"number": number, "target": new.target, "score": score, "tokens": new.tokens}
-            rows.append(row | {"warnings": old.warnings})
-    _add_findings(rows, journal, facts)
-    journal.append({"document": document, "sentences": rows, "searched": numbers})
-
-
-def _describe_sentences(part: PartialTranslation, first: int, journal: JobJournal) -> list[dict[str, Any]]:
-    """Return the values of each sentence of a part; first: number of the first one."""
-    translation = part.translation
-    if translation is None:
-        return [{"number": first + index, "error": str(part.error)} for index in range(len(part.source))]
-    rows = []
-    for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
-        row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
-        row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
-        if sentence.alignment is not None and number in journal.contents.aligned:
-            row["links"] = list_links(sentence.alignment)
-        rows.append(row)
-    return rows
-
-
-def list_links(alignment: Sequence[WordLink]) -> Links:
-    """Return word links as values for JSON."""
-    return [[*map(int, (*link.source, *link.target, link.mutual))] for link in alignment]
-
-
-def check_pairs(pairs: Sequence[tuple[str, str]], facts: JobFacts) -> list[list[str]]:
-    """Return the findings of `docmt check` in each pair of sentences, as short texts."""
-    findings: list[list[str]] = [[] for _ in pairs]
-    if pairs:
-        codes = primary_language(facts.source_language), primary_language(facts.target_language)
-        sources, targets = zip(*pairs, strict=True)
-        document = ParallelDocument("", sources, targets)
-        for finding in check_documents([document], CheckConfig(*codes), kinds=CHECKED_KINDS).findings:
-            findings[finding.sentences[0].sentence - 1].append(f"{finding.kind}: {finding.message}")
-    return findings

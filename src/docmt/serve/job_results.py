@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.core.errors import DocmtError
+from docmt.core.files import write_text
 from docmt.core.plain_text import plain_name
 from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import RESULTS, FileProcess
-from docmt.serve.job_journal import JobJournal, check_pairs, list_links
+from docmt.serve.job_journal import JobJournal
 from docmt.serve.job_store import WORK_PREFIX, JobFacts
+from docmt.serve.job_translation import check_pairs, list_links
 
 if TYPE_CHECKING:
     from docmt.serve.engine import Engine
@@ -41,6 +43,9 @@ class JobResults:
         """Return the path of a result in the folder of the job, and remove those from before the last change."""
         path = folder / f"result.{len(journal.events)}.{format}"
         if path.exists():
+            return path
+        if format == "terms":
+            await asyncio.to_thread(write_text, path, journal.render_terms(facts.name))
             return path
         aligned, sentences = journal.contents.aligned, journal.sentences
         wanted = [number for number in aligned if sentences[number].code_links is None]

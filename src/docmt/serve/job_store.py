@@ -20,6 +20,7 @@ from typing import Any, Literal
 from docmt.core.errors import DocmtError
 from docmt.core.files import lock_directory, write_error
 from docmt.serve.data_directory import hide_folders, make_private, other_version_error, prepare_database
+from docmt.terms import Glossary
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ACTIVE: tuple[JobState, ...] = ("queued", "running")
@@ -39,6 +40,35 @@ _SCHEMA = """
 
 
 @dataclass(frozen=True)
+class DocumentOptions:
+    """How a document is translated."""
+
+    model: str = ""
+    """name; empty: the first model"""
+    format: str = "auto"
+    """text, jsonl, or a name in `docmt.documents.input_formats`; auto: by name and content"""
+    fields: tuple[str, ...] = ()
+    context: str = ""
+    """text before the document, which is not part of the translation"""
+    name: str = ""
+    """file name; empty: that of the file"""
+    terms: Glossary | None = None
+    """for this document alone"""
+    glossary_ids: tuple[str, ...] = ()
+    entries: str = ""
+    """of these glossaries, for the languages of the model (`GlossaryStore.merge`)"""
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """A server-sent event. `id` is the number of sentence events up to this one."""
+
+    id: int
+    name: Literal["sentence", "progress", "done"]
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class JobFacts:
     """The properties of a job that never change."""
 
@@ -55,6 +85,13 @@ class JobFacts:
     """see `docmt.formats.units.ReadConfig`"""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """number of parts that are not translated, by reason"""
+    glossary_ids: tuple[str, ...] = ()
+    """glossaries that the client named; the folder of the job has their entries of then"""
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Codes of source and target."""
+        return self.source_language, self.target_language
 
 
 @dataclass(frozen=True)
@@ -78,6 +115,8 @@ class JobRecord:
     """processes in succession that died while they ran it, before any progress"""
     unwanted: bool
     """whether the command line asks for its end"""
+    terms: Mapping[str, int] = field(default_factory=dict)
+    """terms asked and met, and others by their state; empty: not counted"""
 
     def to_json(self) -> dict[str, Any]:
         """Return what the owner may see, with times in ISO 8601 (UTC)."""
@@ -90,6 +129,7 @@ class JobRecord:
             "finished": self.finished,
             "edited": self.edited,
             "error": self.error,
+            "terms": self.terms,
             "created": _format_time(self.created),
             "expires": _format_time(self.expires),
         }
@@ -266,7 +306,8 @@ class JobStore:
         try:
             facts = json.loads(values.pop("facts"))
             expires = values.pop("changed") + self._keep_seconds
-            return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, "fields": tuple(facts["fields"])}))
+            lists = {"fields": tuple(facts["fields"]), "glossary_ids": tuple(facts.get("glossary_ids", ()))}
+            return JobRecord(**values, expires=expires, facts=JobFacts(**{**facts, **lists}))
         except (ValueError, KeyError, TypeError) as error:
             raise other_version_error(self._path, "a job with other fields") from error
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 from docmt.core.errors import DocmtError
+from docmt.decoding.term_report import UNMET, review_terms
+from docmt.decoding.translation_results import TermStatus, TermUse
 from docmt.serve.job_journal import JobJournal
 from docmt.terms import Glossary, Term
 from docmt.terms.matching import Occurrence, TermMatcher, TermMode
@@ -33,20 +35,30 @@ class TermRequest:
             names = f"the term {terms[0].source}" if len(terms) == 1 else "a term of this glossary"
             raise DocmtError(f"no sentence of the document has {names}")
 
-    def to_line(self, lacking: Collection[int]) -> dict[str, object]:
-        """Return the line of the journal, with those terms that occur. lacking: sentences that lack them."""
+    def to_line(self, journal: JobJournal) -> dict[str, object]:
+        """Return the line of the journal, with those terms that occur."""
         found: dict[str, Term] = {one.term.source: one.term for each in self.occurrences.values() for one in each}
         rows = [[term.source, term.targets, term.forbidden, term.keep, term.case] for term in found.values()]
-        return {"terms": rows, "mode": self.matcher.mode, "numbers": list(self.occurrences), "lacking": list(lacking)}
+        uses = [[number, list(map(asdict, self._review(number, journal)))] for number in self.occurrences]
+        return {"terms": rows, "mode": self.matcher.mode, "uses": uses}
+
+    def _review(self, number: int, journal: JobJournal) -> list[TermUse]:
+        """Return what became of the terms in the present translation of a sentence, if there is one."""
+        if (target := journal.sentences[number].target) is None:
+            return []
+        uses = []
+        for term, span in self.occurrences[number]:
+            place = self.matcher.find_forbidden(term, target) if not term.targets else None
+            found = target[slice(*place)] if place else ""
+            status: TermStatus = "lost" if term.targets else "forbidden" if place else "met"
+            uses.append(TermUse(span, term.source, term.targets, found, status))
+        return review_terms(uses, target, self.matcher.glossary.languages)
 
     def list_lacking(self, journal: JobJournal) -> dict[int, str]:
         """Return the present translations that lack a term, by number."""
-        targets = {number: journal.sentences[number].target for number in self.occurrences}
-        return {
-            number: target
-            for number, target in targets.items()
-            if target is not None and None in self.matcher.match(self.occurrences[number], target)
-        }
+        reviewed = {number: self._review(number, journal) for number in self.occurrences}
+        numbers = [number for number, uses in reviewed.items() if any(use.status in UNMET for use in uses)]
+        return {number: journal.sentences[number].target or "" for number in numbers}
 
     def count_changes(self, journal: JobJournal, before: Mapping[int, str]) -> dict[str, int]:
         """Return what became of translations that lacked terms.

@@ -21,7 +21,7 @@ from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, Translator
 from docmt.formats.language_codes import format_language_tag, language_names, primary_language
 from docmt.model.products import Precision
-from docmt.terms import Glossary
+from docmt.serve.term_matchers import TermMatchers
 from docmt.terms.matching import TermMode
 
 _LAYER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "int8": 1}
@@ -81,7 +81,7 @@ class ModelPool:
         `docmt.Translator`.
 
         Raises DocmtError for a model that is missing or damaged, for two of one name, if there is none, and for
-        glossaries that have no terms for any model.
+        glossaries (see `TermMatchers`), also where the search has no terms.
         """
         self._settings: dict[str, Any] = {"search": search, "device": device, "protect": protect}
         self._precision, self._max_bytes = precision, max_bytes
@@ -100,24 +100,14 @@ class ModelPool:
             name: load_model_config(model.path).system_options.context_spec().reads_context
             for name, model in self._models.items()
         }
-        self._glossaries, self._terms_mode = self._read_glossaries(terms), terms_mode
+        search.check_terms(terms)
+        languages = {name: (model.source_language, model.target_language) for name, model in self._models.items()}
+        self.terms = TermMatchers(terms, terms_mode, languages)
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.failed_loads = 0
         self.unloadable: set[str] = set()
         """names of the models that could not be loaded when they were last needed"""
-
-    def _read_glossaries(self, paths: Sequence[str]) -> dict[str, Glossary]:
-        """Return the terms of each model whose languages glossaries have."""
-        glossaries, problem = dict[str, Glossary](), None
-        for name, model in self._models.items() if paths else ():
-            try:
-                glossaries[name] = Glossary.read(*paths, languages=(model.source_language, model.target_language))
-            except DocmtError as error:
-                problem = error
-        if problem and not glossaries:
-            raise problem
-        return glossaries
 
     def describe(self) -> list[ModelDescription]:
         """Return the models in the order in which they are preferred."""
@@ -171,8 +161,7 @@ class ModelPool:
                 gc.collect()
                 _log.info("unloaded %s", unloaded)
             translator = Translator(self._models[name].path, precision=self._precision, **self._settings)
-            if glossary := self._glossaries.get(name):
-                translator = translator.with_terms(glossary, self._terms_mode)
+            translator = translator.with_terms(self.terms.find(name))
         except Exception as error:  # the service must outlive any fault
             self.failed_loads += 1
             self.unloadable.add(name)

@@ -19,12 +19,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from docmt.core.files import write_error
+from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
-from docmt.serve.document_jobs import DocumentOptions, JobEvent, NoSuchDocument
+from docmt.serve.document_jobs import NoSuchDocument
 from docmt.serve.file_process import RESULTS
+from docmt.serve.glossary_routes import read_ids, read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
-from docmt.serve.job_store import JobRecord
+from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord
 from docmt.serve.job_terms import TermRequest
 from docmt.serve.service_state import ServiceState, get_state
 from docmt.serve.text_translation import (
@@ -55,9 +57,11 @@ RESULT_HEADERS = {"content-security-policy": "sandbox; default-src 'none'", "x-c
 async def translate(request: Request) -> Response:
     """Translate a text, or sentences."""
     state = get_state(request)
-    state.find_owner(request)
+    owner = state.find_owner(request)
     values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("text sentences source target model context context_targets alternatives alignments")
+    values.check_names(
+        "text sentences source target model context context_targets alternatives alignments glossary_id glossary_ids"
+    )
     has_sentences = values.is_list("sentences")
     if not has_sentences and values.fields.get("text") is None:
         raise RequestError("text is missing: send a text, or sentences as a list")
@@ -75,13 +79,16 @@ async def translate(request: Request) -> Response:
     item = TextItem(document)
     before = await _read_context(state, model, values, context, targets)
     align = values.switch("alignments")
-    options = TextOptions(before, targets, n_best=count + 1, align=align)
-    rows = (await translate_items(request, state.engine, [model], [item], options))[0]
     description = state.engine.describe_model(model)
+    languages = description.source_language or chosen.source, description.target_language or chosen.target
+    entries = await read_terms(state, read_ids(values), owner, *languages)
+    terms = await state.engine.make_matcher(model, entries)
+    options = TextOptions(before, targets, n_best=count + 1, align=align, terms=terms)
+    rows = (await translate_items(request, state.engine, [model], [item], options))[0]
     head = {
         "model": model,
-        "source_language": description.source_language or chosen.source,
-        "target_language": description.target_language or chosen.target,
+        "source_language": languages[0],
+        "target_language": languages[1],
         "detected_language": _find_language(" ".join(texts), description.target_language, description.source_language),
     }
     return JSONResponse(head | _describe_rows(document, rows, align, count))
@@ -120,6 +127,7 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
             "score": row.sentence.score,
             "tokens": row.sentence.tokens,
             "warnings": row.warnings,
+            "terms": [asdict(use) for use in row.sentence.terms],
         }
         if align:
             links = row.sentence.alignment or ()
@@ -131,7 +139,8 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
             others.pop(row.sentence.target, None)
             sentence["alternatives"] = [{"target": target, "score": score} for target, score in others.items()]
         sentences.append(sentence)
-    return {"text": translated.text(), "sentences": sentences}
+    counts = count_statuses(use.status for row in rows for use in row.sentence.terms)
+    return {"text": translated.text(), "sentences": sentences, "terms": counts}
 
 
 async def list_models(request: Request) -> Response:
@@ -189,7 +198,7 @@ async def create_document(request: Request) -> Response:
     owner = state.find_owner(request)
     state.check_upload(request)
     values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("file text format source target model fields context name")
+    values.check_names("file text format source target model fields context name glossary_id glossary_ids")
     upload = values.files.get("file")
     format = values.choice("format", (*_TEXT_FORMATS, *FORMATS), "auto")
     text = values.text("text")
@@ -197,8 +206,8 @@ async def create_document(request: Request) -> Response:
         raise RequestError("there is no document: send a file (multipart/form-data, file=...), or text as JSON")
     chosen = choose_model(state.engine, values.text("source"), values.text("target"), text, values.text("model"))
     model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
-    description, terms = state.engine.describe_model(model), values.files.get("terms")
-    languages = description.source_language, description.target_language
+    description, ids, terms = state.engine.describe_model(model), read_ids(values), values.files.get("terms")
+    languages = description.source_language or chosen.source, description.target_language or chosen.target
     options = DocumentOptions(
         model=model,
         format=format,
@@ -206,6 +215,8 @@ async def create_document(request: Request) -> Response:
         context=values.text("context"),
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
         terms=await read_glossary(terms, languages) if terms else None,
+        glossary_ids=ids,
+        entries=await read_terms(state, ids, owner, *languages),
     )
     status = await start_job(request, upload or text.encode(), options, owner)
     sources = " ".join(state.jobs.sources(status.id, owner)[:_DETECTED_SENTENCES])

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from docmt.serve.access_keys import AccessKey, AccessKeys, LimitReached
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
+from docmt.serve.glossary_store import GlossaryStore
 from docmt.serve.http_requests import FORM_BYTES, RequestError, ServiceConfig, read_host
 from docmt.serve.job_store import ACTIVE
 
@@ -81,6 +82,7 @@ class ServiceState:
     engine: Engine
     jobs: DocumentJobs
     keys: AccessKeys | None
+    glossaries: GlossaryStore
     uploads: Path
     """directory of files while they arrive"""
     config: ServiceConfig

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from docmt.checking.languages import FUNCTION_WORDS, rank_languages
 from docmt.core.errors import DocmtError
 from docmt.decoding.file_translation import FileConfig, FileTranslation
+from docmt.decoding.term_report import count_statuses
 from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TranslatedSentence, Translation
 from docmt.documents import Document
 from docmt.documents.input_formats import FileFormat
@@ -22,6 +23,7 @@ from docmt.formats.units import ALL_TAGS, TagRules
 from docmt.serve.engine import Engine, Work
 from docmt.serve.http_requests import RequestError
 from docmt.serve.model_pool import language_name
+from docmt.terms.matching import TermMatcher
 
 Result = TypeVar("Result")
 
@@ -106,6 +108,8 @@ class TextOptions:
     """their translations; empty: they are translated, too"""
     n_best: int = 1
     align: bool = False
+    terms: TermMatcher | None = None
+    """of glossaries that the request names"""
     is_document: bool = False
     """whether the texts, in order, are one document; otherwise they do not know each other"""
 
@@ -259,6 +263,7 @@ async def translate_items(
     """Return the translated sentences of each item; models: of each.
 
     Everything waits for translation at once, so that it meets in batches. It is cancelled if the client goes away.
+    Counts of terms are kept as `request.state.terms`, for a header of the answer.
     Raises DocmtError if a sentence cannot be translated, and Overloaded.
     """
     groups = [items] if options.is_document and items else [[item] for item in items]
@@ -274,7 +279,11 @@ async def translate_items(
             engine.check_room(model, owner)
         for model, group in zip(models, groups, strict=False):  # one document has one model
             submissions.append(_submit(engine, model, group, options, owner))
-        return await until_disconnected(request, collect())
+        translated = await until_disconnected(request, collect())
+        statuses = [use.status for rows in translated for row in rows for use in row.sentence.terms]
+        if statuses or options.terms:
+            request.state.terms = count_statuses(statuses)
+        return translated
     finally:
         for submission in submissions:
             if submission.work is not None:
@@ -295,7 +304,13 @@ def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: Text
     aligned += [options.align or item.needs_alignment(number) for item in items for number in range(len(item.document))]
     targets = options.context_targets
     work = engine.submit(
-        model, document, n_best=options.n_best, align=aligned.__getitem__, targets=targets, owner=owner
+        model,
+        document,
+        n_best=options.n_best,
+        align=aligned.__getitem__,
+        targets=targets,
+        owner=owner,
+        terms=options.terms,
     )
     return _Submission(items, work)
 

@@ -16,12 +16,22 @@ from docmt.decoding import PartialTranslation, Translator
 from docmt.decoding.document_stream import OpenDocument
 from docmt.decoding.translation_results import PreparedDocument, ResumePoint
 from docmt.documents import Document
+from docmt.terms.matching import TermMatcher
 
 Lane = Literal["interactive", "jobs"]
 LANES: tuple[Lane, ...] = ("interactive", "jobs")
 MAX_ALTERNATIVES = 10
 """Further translations of a sentence that a request may ask for."""
 _CHARACTERS_PER_TOKEN = 3  # of texts that are not tokenized yet
+
+
+class Overloaded(DocmtError):  # noqa: N818 - as HTTP calls it
+    """What waits has reached its bound."""
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        """retry_after: seconds."""
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class Work:
@@ -37,10 +47,11 @@ class Work:
         resume_point: ResumePoint | None,
         targets: Sequence[str],
         owner: str = "",
+        terms: TermMatcher | None = None,
     ) -> None:
         """Call inside of the event loop; for the arguments see `Engine.submit`."""
         self.model, self.document, self.lane, self.n_best, self.align = model, document, lane, n_best, align
-        self.resume_point, self.targets, self.owner = resume_point, targets, owner
+        self.resume_point, self.targets, self.owner, self.terms = resume_point, targets, owner, terms
         self.prepared: PreparedDocument | None = None
         self._open: OpenDocument | None = None
         self.is_cancelled, self.waiting_since = False, time.monotonic()
@@ -153,7 +164,9 @@ class WorkQueue:
         return waiting[0].model if waiting else None
 
     def take(self, lane: Lane, budget: Callable[[str, Lane], int]) -> list[Work]:
-        """Remove and return the works of the next turn of a lane, of one model and n_best; empty: nothing waits.
+        """Remove and return the works of the next turn of a lane, of one model, n_best and glossary.
+
+        Empty: nothing waits.
 
         Owners take turns. budget: source tokens of a turn, by model and lane.
         """
@@ -163,7 +176,7 @@ class WorkQueue:
         first, taken, tokens = waiting[0], list[Work](), 0
         most = budget(first.model, lane)
         for work in waiting:
-            if (work.model, work.n_best) == (first.model, first.n_best):
+            if (work.model, work.n_best) == (first.model, first.n_best) and work.terms is first.terms:
                 taken.append(work)
                 tokens += max(work.waiting_tokens(), 1)
                 if tokens >= most:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import Span, find_words, normalize_characters
 from docmt.terms.glossary import Glossary, Term
-from docmt.terms.word_forms import WordForms
+from docmt.terms.word_forms import WordForms, load_word_forms
 
 TermMode = Literal["prefer", "require"]
 """prefer: a term is met where the model's own probability falls little; require: wherever it can be met."""
@@ -66,17 +67,28 @@ class TermMatcher:
 
     glossary: Glossary
     mode: TermMode = "prefer"
+    base: TermMatcher | None = None
+    """finds further terms, of the same languages: where both have one of the same length, it is not asked"""
     source: WordForms = field(init=False)
     target: WordForms = field(init=False)
 
     def __post_init__(self) -> None:
         """Index the terms by the keys of their first two words."""
-        self.source, self.target = map(WordForms, self.glossary.languages)
+        self.source, self.target = map(load_word_forms, self.glossary.languages)
         self._by_beginning: dict[tuple[str, ...], list[tuple[_Phrase, Term]]] = defaultdict(list)
         for term in self.glossary.terms:
             phrase = _Phrase.split(normalize_characters(term.source))
             for keys in product(*map(self.source.keys, phrase.words[:2])):
                 self._by_beginning[keys].append((phrase, term))
+
+    @classmethod
+    @lru_cache(8)
+    def without_terms(cls, languages: tuple[str, str]) -> TermMatcher:
+        """Return the matcher for occurrences that another one has found."""
+        return cls(Glossary(languages, ()))
+
+    def _list_matchers(self) -> list[TermMatcher]:
+        return [self, *(self.base._list_matchers() if self.base else ())]
 
     def find(self, sentence: str) -> list[Occurrence]:
         """Return the terms of a source sentence in order. Of those that overlap, the longest counts, then the first."""
@@ -86,9 +98,10 @@ class TermMatcher:
         for number in range(len(words)):
             candidates = {
                 id(term): (phrase, term)
+                for matcher in self._list_matchers()
                 for size in (1, 2)
                 for keys in product(*all_keys[number : number + size])
-                for phrase, term in self._by_beginning.get(keys, ())
+                for phrase, term in matcher._by_beginning.get(keys, ())
             }
             for phrase, term in candidates.values():
                 size = len(phrase.words)

@@ -21,6 +21,12 @@ def _load_simplemma(language: str) -> Any | None:
     return simplemma if language in SUPPORTED_LANGUAGES else None
 
 
+@lru_cache(maxsize=16)
+def load_word_forms(language: str) -> WordForms:
+    """Return the words of a language, whose table is read once."""
+    return WordForms(language)
+
+
 class WordForms:
     """The words of one language, without regard to capitals."""
 

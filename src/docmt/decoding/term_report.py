@@ -1,0 +1,58 @@
+"""The report of terms: what became of each occurrence in the sentences of a translation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from docmt.decoding.translation_results import TermUse
+from docmt.terms.glossary import Term
+from docmt.terms.matching import Occurrence, TermMatcher
+
+TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
+UNMET = ("refused", "lost", "forbidden")
+"""States of terms that a translation lacks."""
+
+
+def make_row(document: str, sentence: int, use: TermUse) -> list[Any]:
+    """Return the row of an occurrence, in the order of `TERM_COLUMNS`; sentence: from 1."""
+    return [document, sentence, use.term, "|".join(use.wanted), use.found, use.status, round(use.loss, 2)]
+
+
+def count_statuses(statuses: Iterable[str]) -> dict[str, int]:
+    """Return how many terms were asked and met, and how many are in each state of `UNMET`."""
+    counts = Counter(statuses)
+    unmet = {status: counts[status] for status in UNMET}
+    return {"asked": counts.total(), "met": counts.total() - sum(unmet.values()), **unmet}
+
+
+def render_rows(rows: Iterable[Sequence[Any]]) -> str:
+    """Return rows as tab-separated values, with the names of the columns."""
+    lines = ["\t".join(" ".join(str(value).split()) for value in row) for row in [TERM_COLUMNS, *rows]]
+    return "\n".join(lines) + "\n"
+
+
+def join_uses(before: Iterable[TermUse], uses: Iterable[TermUse]) -> list[TermUse]:
+    """Return what became of the terms of a sentence, and of others, which replace those that they overlap."""
+    new = list(uses)
+    kept = [use for use in before if all(use.span[1] <= a or b <= use.span[0] for a, b in (each.span for each in new))]
+    return sorted([*kept, *new], key=lambda each: each.span)
+
+
+def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str]) -> list[TermUse]:
+    """Return what became of the terms of a sentence in another translation, which no search has made."""
+    matcher = TermMatcher.without_terms(languages)
+    forbidden = [(use.found,) if use.status == "forbidden" else () for use in uses]
+    terms = [Term(use.term, tuple(use.wanted), words) for use, words in zip(uses, forbidden, strict=True)]
+    matches = matcher.match([Occurrence(term, use.span) for term, use in zip(terms, uses, strict=True)], target)
+    reviewed = []
+    for use, match in zip(uses, matches, strict=True):
+        if match is not None:
+            found = target[slice(*match.span)]
+            use = replace(use, found=found, status="met" if match.is_listed else "other_form", loss=0.0)
+        elif use.wanted:
+            use = replace(use, found="", status="lost", loss=0.0)
+        reviewed.append(use)
+    return reviewed

@@ -1,0 +1,91 @@
+"""What finds terms for the models of a service: glossaries of the server, and those of requests beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from weakref import WeakValueDictionary
+
+from docmt.core.errors import DocmtError
+from docmt.serve.work_queue import Overloaded
+from docmt.terms.glossary import Glossary, GlossaryBuilder, clean_text
+from docmt.terms.glossary_files import read_entries
+from docmt.terms.glossary_tables import Entry, EntryFile, EntryWord, split_alternatives
+from docmt.terms.matching import TermMatcher, TermMode
+
+_KEPT_TERMS = 200_000
+"""Terms that stay in memory though no text has them (about 1.5 kB each)."""
+_MOST_TERMS = 1_000_000
+"""Terms of texts that are translated."""
+_RETRY_SECONDS = 10
+
+
+class TermMatchers:
+    """Matchers by languages of models and entries of requests. Each is made once, and dropped when it is not used."""
+
+    def __init__(self, paths: Sequence[str], mode: TermMode, languages: Mapping[str, tuple[str, str]]) -> None:
+        """paths: glossaries of the server. languages: of the models, by name.
+
+        Raises DocmtError for files that cannot be read, that have no term for any model, or that contradict each other.
+        """
+        self._languages, self._mode = languages, mode
+        self._made: WeakValueDictionary[tuple[tuple[str, str], str], TermMatcher] = WeakValueDictionary()
+        self._recent: list[TermMatcher] = []  # the last one first
+        self._lock = asyncio.Lock()
+        builders = {pair: GlossaryBuilder(pair) for pair in languages.values()}
+        for file in map(read_entries, paths):
+            problems = []
+            for builder in builders.values():
+                try:
+                    builder.add(file)
+                except DocmtError as error:  # it is for other languages
+                    problems.append(error)
+            if len(problems) == len(builders):
+                raise problems[0]
+        self._server = {pair: TermMatcher(builder.build(), mode) for pair, builder in builders.items() if builder.terms}
+
+    def find(self, model: str) -> TermMatcher | None:
+        """Return the matcher of the server's terms, if there are any for a model."""
+        return self._server.get(self._languages[model])
+
+    async def make(self, model: str, entries: str) -> TermMatcher:
+        """Return the matcher of entries of a request, which win over the server's terms.
+
+        entries: lines of a source, a tab and its target, perhaps several with | between them. Raises Overloaded.
+        """
+        key = self._languages[model], entries
+        async with self._lock:  # one at a time, as it takes seconds of a large glossary
+            matcher = self._made.get(key)
+            if matcher is None:
+                if entries.count("\n") + self._count(self._made.values()) > _MOST_TERMS:
+                    message = "the texts that are translated have too many other terms. Try again later."
+                    raise Overloaded(message, _RETRY_SECONDS)
+                glossary = await asyncio.to_thread(_read_terms, *key)
+                matcher = self._made[key] = await asyncio.to_thread(TermMatcher, glossary, self._mode, self.find(model))
+            self._recent = [matcher, *(each for each in self._recent if each is not matcher)]
+            while len(self._recent) > 1 and self._count(self._recent) > _KEPT_TERMS:
+                self._recent.pop()
+        return matcher
+
+    @staticmethod
+    def _count(matchers: Iterable[TermMatcher]) -> int:
+        return sum(len(each.glossary.terms) for each in matchers)
+
+
+def _read_terms(languages: tuple[str, str], entries: str) -> Glossary:
+    """Return the terms of entries.
+
+    An entry without letters and digits is no term. Sources that differ in capitals only are found with theirs.
+    """
+    pairs = [line.split("\t") for line in entries.split("\n") if line]
+    sources = [clean_text(source)[0] for source, _ in pairs]
+    counts = Counter(source.casefold() for source in set(sources))
+    file, builder = EntryFile("the glossary", "TSV"), GlossaryBuilder(languages)
+    for line, ((source, target), text) in enumerate(zip(pairs, sources, strict=True), 1):
+        words = [EntryWord(each) for each in (source, *split_alternatives(target))]
+        file.entries.append(Entry(line, words, directed=True, case=counts[text.casefold()] > 1))
+    with suppress(DocmtError):  # it has no term
+        builder.add(file)
+    return builder.build()
