@@ -8,7 +8,10 @@ from service_fixtures import running_service
 from test_document_jobs import SOURCES, create, expect, follow, kill_at_step, running, targets_of
 from test_job_changes import states_of
 
+import docmt
 from docmt.core.errors import DocmtError
+from docmt.decoding import SearchConfig
+from docmt.serve.engine import Engine
 from docmt.serve.job_terms import TermRequest
 from docmt.terms import Glossary
 
@@ -172,3 +175,34 @@ def test_the_route_tells_what_became_of_the_sentences_and_names_bad_requests(tmp
         assert (answer["changed"], answer["refused"], answer["skipped"]) == (0, 1, 1)
         assert client.engine.searches[-1] == (["Two birds."], "prefer")
         assert client.post("/v1/documents/none/terms", json={"source": "a", "target": "b"}).status_code == 404
+
+
+TEXT = "The committee adopted these measures. The committee met. We thank the citizens, see https://example.org/a."
+
+
+def test_a_model_obeys_in_the_sentences_that_lack_the_term(tmp_path):
+    async def scenario():
+        engine = Engine(["en-fr-sentence"], device="cpu", search=SearchConfig(beam=2))
+        engine.start()
+        try:
+            async with running(engine, tmp_path / "data") as jobs:
+                id = (await create(jobs, tmp_path, TEXT)).id
+                await follow(jobs, id)
+                plain = targets_of(jobs, id)
+                sources = [each["source"] for each in jobs.sentences(id, "")]
+                glossary = Glossary.from_pairs({"committee": "comité", "citizen": "ressortissant"}, ("en", "fr"))
+                _, counts = await jobs.use_terms(id, "", TermRequest.make(sources, glossary, "require"))
+                await follow(jobs, id)
+                rows = jobs.sentences(id, "")
+                assert counts == {"changed": 3, "kept": 0, "refused": 0, "waiting": 0}
+                assert [row["target"] for row in rows][0] == plain[0].replace("La commission", "Le comité")
+                assert "ressortissants" in rows[2]["target"] and "https://example.org/a" in rows[2]["target"]
+                assert {use["status"] for row in rows for use in row["terms"]} == {"second_search"}
+                translator = docmt.Translator("en-fr-sentence", device="cpu", search=SearchConfig(beam=2))
+                made = translator.with_terms(glossary, "require").translate(docmt.Document.from_text(TEXT))
+                assert [row["target"] for row in rows] == [each.target for each in made]
+                assert [row["score"] for row in rows] == pytest.approx([each.score for each in made], abs=1e-3)
+        finally:
+            engine.stop()
+
+    asyncio.run(scenario())

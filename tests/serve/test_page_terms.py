@@ -100,3 +100,29 @@ def test_a_glossary_is_used_in_a_document_that_is_translated(service, open_page)
     see(page, "#notice.good span", "Rows of the glossary that were left out: 1")
     page.click("#undo")
     wait_for_targets(page, before)
+
+
+def test_terms_are_listed_led_to_and_marked(service, open_page):
+    def count(name):
+        return page.evaluate("name => CSS.highlights.get(name)?.size", name)
+
+    page = open_page(service.url)
+    page.set_input_files("#glossary", GLOSSARY)
+    translate(page, "One dog. Two cats.\nA bird. Two dogs.")
+    page.click("#terms-button")
+    rows = page.locator("#terms li")
+    assert [" ".join(each.split()) for each in rows.all_inner_texts()] == [
+        "dog chien 2 not met",
+        "bird oiseau 1 not met",
+    ]
+    assert (count("term"), count("unmet-term")) == (0, 3)
+    for number in ("3", "0"):
+        rows.first.locator("button").click()
+        assert page.evaluate("document.activeElement.dataset.number") == number
+    edit(page, 0, "Un chien.")
+    see(page, "#terms [role=status]", "1 met · 2 not met")
+    assert (count("term"), count("unmet-term")) == (2, 2)
+    marked = page.evaluate("[...CSS.highlights.get('term')].map(each => each.toString())")
+    assert marked == ["dog", "chien"]
+    page.click("#terms [data-do=close]")
+    assert count("term") == 0 and rows.first.is_hidden()

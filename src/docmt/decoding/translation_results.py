@@ -438,10 +438,12 @@ def check_pairs(pairs: Iterable[Any]) -> None:
             raise DocmtError(f"{quote(pair)} is not a pair. Give (source, target) for each document.")
 
 
-def check_sizes(source: Document, target: Document) -> None:
-    """Raise DocmtError unless a document and its translation have equal numbers of sentences."""
-    if len(source) != len(target):
-        name = f"document {source.id}" if source.id else "the document"
-        raise DocmtError(
-            f"{name} has {len(source)} source but {len(target)} target sentences. Give one target sentence for each."
-        )
+def check_sizes(pairs: Iterable[tuple[Document, Document]]) -> None:
+    """Raise DocmtError where a document and its translation have unequal numbers of sentences."""
+    for source, target in pairs:
+        if len(source) != len(target):
+            name = f"document {source.id}" if source.id else "the document"
+            raise DocmtError(
+                f"{name} has {len(source)} source but {len(target)} target sentences. Give one target sentence for "
+                "each."
+            )

@@ -448,8 +448,7 @@ class Translator:
             )
             for source, target in pairs
         ]
-        for each in documents:
-            check_sizes(*each)
+        check_sizes(documents)
         sources, targets = (
             [self.encode(sides[index].sentences, side) for sides in documents] for index, side in enumerate(SIDES)
         )

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -283,14 +283,17 @@ class DocumentJobs:
             raise DocumentNotReady(f"sentence {number} is not edited: it has the machine's translation")
         return self._change(id, owner, {"machine": number})
 
-    async def use_terms(self, id: str, owner: str, request: TermRequest) -> tuple[JobRecord, dict[str, int]]:
+    async def use_terms(
+        self, id: str, owner: str, request: TermRequest, take_characters: Callable[[int], object] = int
+    ) -> tuple[JobRecord, dict[str, int]]:
         """Search the sentences that lack terms again, as one change of the user; see `TermRequest.count_changes`."""
         job = self._load(self._find(id, owner))
         before = request.list_lacking(job.journal)
+        take_characters(sum(len(job.journal.sources[number]) for number in before))
         self._change(id, owner, request.to_line(job.journal))
-        while not before.keys().isdisjoint(job.journal.list_sought()) and self._find(id, owner).status in ACTIVE:
-            if self._stopped:
-                break
+        while (
+            not self._stopped and self._find(id, owner).status in ACTIVE and before.keys() & job.journal.list_sought()
+        ):
             await job.changed.wait()
         return self.status(id, owner), request.count_changes(job.journal, before)
 

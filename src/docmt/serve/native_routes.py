@@ -10,6 +10,7 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -371,8 +372,8 @@ async def use_terms(request: Request) -> Response:
     mode: TermMode = "prefer" if upload else "require"
     terms = await asyncio.to_thread(TermRequest.make, sources, glossary, mode)
     terms.check()
-    state.take_characters(request, sum(len(sources[number]) for number in terms.occurrences))
-    status, counts = await until_disconnected(request, state.jobs.use_terms(id, owner, terms))
+    work = state.jobs.use_terms(id, owner, terms, partial(state.take_characters, request))
+    status, counts = await until_disconnected(request, work)
     return JSONResponse(status.to_json() | counts | {"skipped": len(glossary.skipped)})
 
 

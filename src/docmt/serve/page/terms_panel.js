@@ -50,21 +50,22 @@ export class TermsPanel {
 
   /** Show the terms of the sentences as they now are: first those that are not met. */
   update() {
-    const terms = new Map();
-    for (const { data } of this.view.sentences) {
-      for (const use of data.terms ?? []) {
-        if (!terms.has(use.term)) terms.set(use.term, []);
-        terms.get(use.term).push({ ...use, number: data.number });
-      }
-    }
+    const addNumber = ({ data }) => (data.terms ?? []).map((use) => ({ ...use, number: data.number }));
+    const uses = this.view.sentences.flatMap(addNumber);
+    const unmet = countUnmet(uses);
+    this.button.querySelector("span").textContent = unmet ? ` (${unmet})` : "";
+    if (!this.root.hidden) this.list(uses);
+    this.mark();
+  }
+
+  list(uses) {
+    const terms = new Map(uses.map(({ term }) => [term, []]));
+    uses.forEach((use) => terms.get(use.term).push(use));
     this.rows = [...terms.values()];
     this.rows.sort((one, other) => countUnmet(other) - countUnmet(one) || one[0].term.localeCompare(other[0].term));
-    const unmet = countUnmet(this.rows.flat());
-    this.button.querySelector("span").textContent = unmet ? ` (${unmet})` : "";
     this.root.querySelector("ul").replaceChildren(...this.rows.map((row, number) => this.makeRow(row, number)));
-    const summary = describe(this.rows.flat()) || t("No term of a glossary is in this document.");
+    const summary = describe(uses) || t("No term of a glossary is in this document.");
     this.root.querySelector("[role=status]").textContent = summary;
-    this.mark();
   }
 
   makeRow(uses, number) {
@@ -87,10 +88,11 @@ export class TermsPanel {
 
   /** Mark the terms in both texts while the panel is open. */
   mark() {
-    if (!globalThis.Highlight) return; // an old browser
+    if (!globalThis.Highlight || (this.root.hidden && !CSS.highlights.has("term"))) return; // or an old browser
     const ranges = { met: [], unmet: [] };
     for (const use of this.root.hidden ? [] : this.rows.flat().slice(0, MARKED)) {
-      const { source, target, data } = this.view.sentences[use.number];
+      const { source, target, data } = this.view.sentences[use.number] ?? {};
+      if (!data) continue; // another document comes
       const [start, end] = use.span.map((length) => [...data.source].slice(0, length).join("").length); // code points
       ranges[isUnmet(use) ? "unmet" : "met"].push(makeRange(source, { start, end }));
       const place = use.found && data.target ? data.target.indexOf(use.found) : -1;
