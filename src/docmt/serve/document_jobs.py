@@ -1,7 +1,6 @@
 """Documents that the service translates as jobs: they survive a restart, and a user may edit them.
 
-A user's sentence stays as it was written. Where a translation is made again after an edit, the stretches between the
-sentences of the user are translated, each with all translations before it as context.
+Where what follows an edit is translated again, sentences of the user stay, and are context of those after them.
 """
 
 from __future__ import annotations
@@ -288,14 +287,12 @@ class DocumentJobs:
     ) -> tuple[JobRecord, dict[str, int]]:
         """Search the sentences that lack terms again, as one change of the user; see `TermRequest.count_changes`."""
         job = self._load(self._find(id, owner))
-        before = request.list_lacking(job.journal)
-        take_characters(sum(len(job.journal.sources[number]) for number in before))
-        self._change(id, owner, request.to_line(job.journal))
-        while (
-            not self._stopped and self._find(id, owner).status in ACTIVE and before.keys() & job.journal.list_sought()
-        ):
+        before, journal = request.list_lacking(job.journal), job.journal
+        take_characters(sum(len(journal.sources[number]) for number in before))
+        self._change(id, owner, request.to_line(journal))
+        while not self._stopped and self._find(id, owner).status in ACTIVE and before.keys() & journal.list_sought():
             await job.changed.wait()
-        return self.status(id, owner), request.count_changes(job.journal, before)
+        return self.status(id, owner), request.count_changes(journal, before)
 
     async def confirm(self, id: str, owner: str, number: int, confirmed: bool) -> JobRecord:
         """Note that the user has read a sentence, so that it is not translated again; or take that back."""
