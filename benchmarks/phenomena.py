@@ -19,10 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from docmt.core.errors import DocmtError
-from docmt.core.settings import read_package_yaml
-from docmt.documents.corpus_files import ParallelDocument
-from docmt.synthetic.grammar import (
+from benchmarks.synthetic.grammar import (
     DEFINITE_ARTICLES,
     NOUNS,
     PEOPLE,
@@ -38,7 +35,10 @@ from docmt.synthetic.grammar import (
     list_slot_names,
     make_noun_phrase,
 )
-from docmt.synthetic.synthetic_corpus import CONTRASTIVE_FILE, check_directory, make_item, write_splits
+from benchmarks.synthetic.synthetic_corpus import CONTRASTIVE_FILE, check_directory, make_item, write_splits
+from docmt.core.errors import DocmtError
+from docmt.core.settings import read_package_yaml
+from docmt.documents.corpus_files import ParallelDocument
 
 DISTANCES = range(1, 5)
 SHORTEST, LONGEST = 5, 8

@@ -1,9 +1,10 @@
 """Load on `docmt serve`: answers beside those of the translator alone, latency, memory, and throughput.
 
-python -m benchmarks.service MODEL TEXT [--clients N] [--seconds N] [--output FILE.json]
+python -m benchmarks.service MODEL TEXT [--clients N] [--seconds N] [--hostile] [--output FILE.json]
 
 TEXT: a sentence a line. The clients send short texts, lists and documents, and leave a third of the requests before
-the answer comes. Beside them a book is translated. At last the lines go through `Translator` alone, for the same
+the answer comes. Beside them a book is translated. `--hostile` adds clients that want to hurt, with a key of their own.
+Every ordinary client has a key, too. At last the lines go through `Translator` alone, for the same
 sentences a second.
 """
 
@@ -18,12 +19,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from benchmarks.hostile_clients import HostileClients
 from docmt import Document, Translator
 from docmt.core.files import write_text
 
@@ -46,6 +49,10 @@ class Record:
     """latencies of whole answers, by kind"""
     megabytes: list[float] = field(default_factory=list)
     """resident memory of the server"""
+    descriptors: list[int] = field(default_factory=list)
+    """open files and connections of the server"""
+    hostile: Counter[str] = field(default_factory=Counter)
+    """what hostile clients got"""
 
     def count(self, kind: str, outcome: str, sentences: int, seconds: float) -> None:
         """Count an answer; outcome: right, wrong, refused, cancelled, or an HTTP status."""
@@ -121,11 +128,16 @@ class Client:
         return "right" if read(answer.json()) == [self._expected[line] for line in lines] else "wrong"
 
 
-async def run_clients(expected: dict[str, str], clients: int, seconds: float, process: int) -> Record:
-    """Run all clients beside a book, and watch the memory of the server."""
+async def run_clients(
+    expected: dict[str, str], clients: int, seconds: float, process: int, keys: Sequence[str]
+) -> Record:
+    """Run all clients beside a book, and watch the server. keys: of the clients, and of hostile ones if any."""
     record, until = Record(), time.monotonic() + seconds
     limits = httpx.Limits(max_connections=clients + 10, max_keepalive_connections=clients)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{PORT}", timeout=600, limits=limits) as http:
+    headers = {"Authorization": f"Bearer {keys[0]}"}
+    async with httpx.AsyncClient(
+        base_url=f"http://127.0.0.1:{PORT}", timeout=600, limits=limits, headers=headers
+    ) as http:
         book = "\n\n".join(list(expected) * 50)
         answer = await http.post("/v1/documents", json={"text": book})
 
@@ -133,11 +145,14 @@ async def run_clients(expected: dict[str, str], clients: int, seconds: float, pr
             while time.monotonic() < until:
                 status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
                 record.megabytes.append(int(status.split("VmRSS:")[1].split()[0]) / 1024)
+                record.descriptors.append(len(list(Path(f"/proc/{process}/fd").iterdir())))
                 await asyncio.sleep(_MEMORY_SECONDS)
             record.book = (await http.get(f"/v1/documents/{answer.json()['id']}")).json()["finished"]
 
         workers = [Client(http, expected, record, seed).run(until) for seed in range(clients)]
-        await asyncio.gather(watch(), *workers)
+        hostile = [HostileClients(PORT, key) for key in keys[1:]]
+        await asyncio.gather(watch(), *workers, *(each.run(until) for each in hostile))
+        record.hostile.update(*(each.answers for each in hostile))
     return record
 
 
@@ -151,6 +166,8 @@ def summarize(record: Record, seconds: float, alone: float) -> dict[str, Any]:
             for kind, values in latencies.items()
         },
         "megabytes, a value each minute": [round(value) for value in record.megabytes[:: int(60 / _MEMORY_SECONDS)]],
+        "descriptors, a value each minute": record.descriptors[:: int(60 / _MEMORY_SECONDS)],
+        "hostile": dict(sorted(record.hostile.items())),
         "sentences": {"answers": record.sentences, "book": record.book},
         "sentences a second": round((record.sentences + record.book) / seconds, 1),
         "sentences a second of the translator alone": round(alone, 1),
@@ -164,6 +181,7 @@ def main() -> None:
     parser.add_argument("text", type=Path)
     parser.add_argument("--clients", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--hostile", action="store_true")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     lines = [line.strip() for line in options.text.read_text(encoding="utf-8").splitlines()]
@@ -173,18 +191,34 @@ def main() -> None:
     expected = {str(text).strip(): str(each) for text, each in zip(texts, translations, strict=True)}
     alone = len(texts) / (time.monotonic() - started)
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "docmt", "serve", str(options.model), "--port", str(PORT), "--data", folder]
+        command = [sys.executable, "-m", "docmt", "serve", "--data", folder]
+        names = ["ordinary", "hostile"][: 1 + options.hostile]
+        keys = [subprocess.check_output([*command, "--create-key", name], text=True).split()[-1] for name in names]
+        command += [str(options.model), "--port", str(PORT)]
         server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         try:
             wait_for_server()
-            record = asyncio.run(run_clients(expected, options.clients, options.seconds, server.pid))
+            record = asyncio.run(run_clients(expected, options.clients, options.seconds, server.pid, keys))
         finally:
-            server.terminate()
-            server.wait(60)
+            stop = measure_stop(server)
+        started = time.monotonic()
+        server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        wait_for_server()
+        start = time.monotonic() - started
+        measure_stop(server)
     figures = summarize(record, options.seconds, alone)
+    figures["seconds to stop, and to start again"] = [round(stop, 1), round(start, 1)]
     print(json.dumps(figures, indent=1))
     if options.output:
         write_text(options.output, json.dumps(figures, indent=1) + "\n")
+
+
+def measure_stop(server: subprocess.Popen[bytes]) -> float:
+    """Stop a server, and return the seconds that it took."""
+    started = time.monotonic()
+    server.terminate()
+    server.wait(60)
+    return time.monotonic() - started
 
 
 def wait_for_server() -> None:

@@ -29,7 +29,7 @@ _EARLY = (409, 429, 503)
 """Statuses that may refuse a good request: it comes too early, or too much waits."""
 _JSON, _FORM = "application/json", "application/x-www-form-urlencoded"
 _PAGES = ("/", "/health", "/metrics", "/v1/models", "/v1/languages", "/languages", "/v2/usage")
-_JUNK: tuple[tuple[str, bytes, str], ...] = (
+JUNK: tuple[tuple[str, bytes, str], ...] = (
     ("/v1/translate", b'{"text": "a few', _JSON),
     ("/v1/translate", b'{"text": 7, "alternatives": "many"}', _JSON),
     ("/v1/translate", b"[" * 20_000, _JSON),
@@ -46,7 +46,7 @@ _JUNK: tuple[tuple[str, bytes, str], ...] = (
     ("/v2/translate", b"a" * 5_000_000, _JSON),
     ("/none", b"{}", "text/html"),
 )
-_GARBAGE = (
+GARBAGE = (
     b"\0\1\2\3\r\n\r\n",
     b"GET /health HTTP/9.9\r\n\r\n",
     b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
@@ -298,10 +298,10 @@ class Client(threading.Thread):
             case 0:
                 self.request("GET", self._chance.choice(_PAGES))
             case 1:
-                path, body, kind = self._chance.choice(_JUNK)
+                path, body, kind = self._chance.choice(JUNK)
                 self.request("POST", path, body, kind, is_good=False)
             case 2:
-                garbage = self._chance.choice(_GARBAGE)
+                garbage = self._chance.choice(GARBAGE)
                 with socket.create_connection(("127.0.0.1", self._port), timeout=_WAIT_SECONDS) as connection:
                     connection.sendall(garbage)
                     head, _, body = connection.recv(65_536).partition(b"\r\n\r\n")

@@ -7,8 +7,8 @@ recipe=$(dirname "$0")/demo.yaml
 export OMP_NUM_THREADS=1 # their tensors are too small for more threads
 
 if [ ! -f "$out/store/statistics.json" ]; then
-    python -c "from pathlib import Path; from docmt.synthetic import write_corpus; \
-write_corpus(Path('$out/corpus'), train=$documents, dev=$tests, test=$tests, seed=1)"
+    PYTHONPATH=$(dirname "$0")/.. python -m benchmarks.synthetic "$out/corpus" \
+        --train "$documents" --dev "$tests" --test "$tests"
     docmt prepare --store "$out/store" --train "$out/corpus/train.en" "$out/corpus/train.de" --overwrite \
         --dev "$out/corpus/dev.en" "$out/corpus/dev.de" --source-language en --target-language de --vocabulary-size 2000
 fi

@@ -3,16 +3,12 @@
 import contextlib
 import io
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # benchmarks/ is not installed
-
 from benchmarks import __main__ as command
 from benchmarks import attention, decoding, repair, sentences, training
 from benchmarks.measure import Case, Finding, format_table, interleave

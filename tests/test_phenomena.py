@@ -3,16 +3,12 @@
 import gzip
 import json
 import re
-import sys
 from collections import Counter, defaultdict
 from importlib import resources
 from pathlib import Path
 from random import Random
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # benchmarks/ is not installed
-
 from benchmarks.phenomena import (
     FAMILIAR,
     FILLERS,
@@ -28,11 +24,11 @@ from benchmarks.phenomena import (
     make_phenomenon_items,
     write_phenomena,
 )
+from benchmarks.synthetic.grammar import NOUNS
+from benchmarks.synthetic.synthetic_corpus import write_corpus
 
 from docmt.core.errors import DocmtError
 from docmt.documents.corpus_files import ParallelDocument, read_parallel
-from docmt.synthetic import write_corpus
-from docmt.synthetic.grammar import NOUNS
 
 DISTANCES = (1, 2, 3, 4)
 # As many for each phenomenon and distance as hold whole groups of two, three and four versions.

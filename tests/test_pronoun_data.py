@@ -2,14 +2,9 @@
 
 import json
 import random
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # benchmarks/ is not installed
-
 from benchmarks.pronouns import (
     HIDDEN,
     add_distances,

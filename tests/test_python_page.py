@@ -6,13 +6,13 @@ from pathlib import Path
 import docx
 import pytest
 import torch
+from benchmarks.synthetic.synthetic_corpus import write_corpus
 
 import docmt
 from docmt.checkpoint.model_directory import save_model
 from docmt.documents import read_parallel
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Group
-from docmt.synthetic import write_corpus
 from docmt.text import BpeTokenizer
 
 PAGE = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")

@@ -1,15 +1,10 @@
 """`python -m benchmarks.selection`: the sentences whose tokens gain most from context, as documents for training."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from tiny_model import save_tiny_model
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # benchmarks/ is not installed
-
 from benchmarks.selection import cut_document, largest_token_gain, main, measure_token_gains
+from tiny_model import save_tiny_model
 
 import docmt
 from docmt.documents import ParallelDocument, read_parallel

@@ -1,16 +1,12 @@
 """The soak sees what it looks for: wrong answers, none at all, documents that are lost, descriptors and memory."""
 
 import json
-import sys
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # benchmarks/ is not installed
-
 from benchmarks import __main__ as command
 from benchmarks import soak
 from benchmarks.soak_clients import Client, Tally

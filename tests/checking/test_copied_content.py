@@ -2,7 +2,7 @@
 
 import pytest
 
-from docmt.checking.copied_content import find_unmatched_numbers
+from docmt.checking.checks import find_unmatched_numbers
 
 SAME = [
     # Hours.

@@ -10,9 +10,8 @@ from random import Random
 from typing import Any
 
 import sentencepiece
+from benchmarks.synthetic.grammar import stream_documents
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-
-from docmt.synthetic.grammar import stream_documents
 
 DOCUMENTS = [document.document for document in islice(stream_documents(Random(1)), 60)]
 SOURCE = [sentence for document in DOCUMENTS for sentence in document.source]

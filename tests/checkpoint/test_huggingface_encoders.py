@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 pytest.importorskip("transformers")
 
 
+from benchmarks.synthetic.synthetic_corpus import write_corpus
 from quick_cases import full_except
 
 from docmt import SearchConfig, Translator
@@ -22,7 +23,6 @@ from docmt.checkpoint.model_directory import load_model, load_model_config, load
 from docmt.data import PreparedStore
 from docmt.model import ModelConfig, TranslationModel, pack
 from docmt.model.systems import Group
-from docmt.synthetic import write_corpus
 from docmt.text import PairTokenizer, SpecialTokens, load_tokenizer
 from docmt.training.finetune import adopt_architecture, initialize_from
 

@@ -1,18 +1,12 @@
 """A better start model under a model that began from an older one."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from benchmarks.transfer import main
+from tiny_model import save_tiny_model
 
 from docmt.checkpoint.model_directory import load_model
 from docmt.text import BpeTokenizer
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # benchmarks/ is not installed
-
-from benchmarks.transfer import main
-from tiny_model import save_tiny_model
 
 
 @pytest.mark.parametrize("share", [0.25, 1.0])

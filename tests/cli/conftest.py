@@ -5,10 +5,10 @@ import re
 import shutil
 
 import pytest
+from benchmarks.synthetic.synthetic_corpus import write_corpus
 from commands import TINY, call
 
 import docmt
-from docmt.synthetic import write_corpus
 
 
 @pytest.fixture(scope="session")

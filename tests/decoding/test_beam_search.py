@@ -86,7 +86,9 @@ def test_open_search_equals_the_reference_search(beam):
         assert [h.score for h in results] == pytest.approx([score for score, _ in expected], abs=1e-4)
 
 
-@pytest.mark.parametrize("system", in_tiers(VARIANTS, ["group", "linear, gates, keep prefix, rfa"]))
+@pytest.mark.parametrize(
+    "system", in_tiers([*ONE_OF_EACH_ORDER, *JOINED], ["group", "linear, gates, keep prefix, rfa"])
+)
 def test_beam_one_is_greedy(system):
     model = build(**VARIANTS[system])
     config = SearchConfig(beam=1, **SHORT_LIMITS)
@@ -168,17 +170,15 @@ def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
 @pytest.mark.parametrize(
     "system", in_tiers([name for name in VARIANTS if "group" not in name and "global" not in name], also=FAMILIES)
 )
-@pytest.mark.parametrize("number", [pytest.param(0, marks=pytest.mark.full), 2])
-def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reordering(system, number):
+def test_cached_steps_of_single_sentences_equal_the_full_forward_pass_after_reordering(system):
     model = build(**VARIANTS[system])
-    document = DOCUMENTS[2] if model.system.decoding_order == "sentences" else DOCUMENTS[1]
-    number = number if model.system.decoding_order == "sentences" else 0
+    document, number = (DOCUMENTS[2], 2) if model.system.decoding_order == "sentences" else (DOCUMENTS[1], 0)
     streams = [make_decoder_input(model, [[20, 21, 10 + beam, 22, 23]]) for beam in range(3)]
     inputs = make_inputs(model, [document], [number])
     check_steps(model, inputs, SearchRow([number], [len(document[number])]), streams, alike_until=2)
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS, FEW))
+@pytest.mark.parametrize("system", in_tiers([*ONE_OF_EACH_ORDER, *FEW[1:2]], FEW))
 @pytest.mark.parametrize("beam", [pytest.param(1, marks=pytest.mark.full), 4])
 def test_batched_equals_single(system, beam):
     model = build(2, **SYSTEMS[system]).double()
@@ -271,7 +271,7 @@ def test_every_source_sentence_has_one_target_sentence_whatever_the_weights(syst
             assert all(SPECIALS.first_word <= token < SPECIALS.eod for token in target)
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS, ["group", "document", "concat, keep last"]))
+@pytest.mark.parametrize("system", in_tiers(ONE_OF_EACH_ORDER, ["group", "document", "concat, keep last"]))
 def test_sentences_ended_by_the_length_limit_are_reported(system):
     config = SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=8.0)
     reported = set()
@@ -325,7 +325,7 @@ def test_only_translations_that_the_limit_of_a_published_search_ended_are_report
     assert alone.at_limit == [0]
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS, ["document", "group"]))
+@pytest.mark.parametrize("system", in_tiers([*ONE_OF_EACH_ORDER, *FEW[1:2]], ["document", "group"]))
 def test_empty_sentences_stay_empty_and_do_not_change_others(system):
     model = build(**SYSTEMS[system])
     config = SearchConfig(beam=2, **SHORT_LIMITS)

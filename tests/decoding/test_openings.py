@@ -57,7 +57,7 @@ class Case(NamedTuple):
         return pytest.approx(results[opening.document].sentence_scores[opening.sentence], abs=1e-4)
 
 
-@pytest.fixture(params=in_tiers(VARIANTS, ["group", "concat, keep prefix", "hierarchical", "sentence"]))
+@pytest.fixture(scope="module", params=in_tiers(VARIANTS, ["group", "concat, keep prefix", "hierarchical", "sentence"]))
 def translated(request):
     """A random model with documents, one of which has an empty sentence, and their greedy translations."""
     model = open_gates(build(5, **VARIANTS[request.param]))

@@ -1,5 +1,6 @@
 """Translations with terms: what is met, what it costs, and that all else stays."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -79,6 +80,17 @@ def test_parts_have_the_terms_of_the_whole(translator):
     assert [each.term for each in terms] == [each.term for sentence in whole for each in sentence.terms]
 
 
+def test_translate_takes_terms(translator):
+    document, glossary = docmt.Document.from_text(TEXT), Glossary.from_pairs(PAIRS, translator.languages)
+    whole = translator.with_terms(glossary).translate(document)
+    assert translator.translate(document, terms=glossary) == whole == translator.translate(document, terms=PAIRS)
+    assert translator.translate([TEXT], terms=PAIRS) == [whole.text()]
+    assert translator.with_terms(PAIRS).translate(document) == whole
+    assert use(translator, {"zebra": "zèbre"}).translate(document, terms=PAIRS) == whole
+    with pytest.raises(DocmtError, match="Give a Glossary or a mapping of terms"):
+        translator.translate(TEXT, terms="terms.csv")
+
+
 def test_modes_are_checked(translator):
     with pytest.raises(DocmtError, match="mode"):
         use(translator, PAIRS, "perhaps")
@@ -106,6 +118,26 @@ def test_a_term_is_met_beside_the_same_one_that_is_met(translator):
 def test_a_term_that_is_the_whole_sentence_stands_alone(translator):
     target, _ = one(translator, {"committee": "comité"}, "Committee", "require")
     assert target.rstrip(".") == "Comité"
+
+
+def test_a_term_agrees_in_number_with_its_source(translator):
+    for source, wanted in {"The user must read this document.": "usager", "Users": "Usagers"}.items():
+        target, _ = one(translator, {"user": "usager"}, source)
+        assert wanted in re.findall(r"\w+", target)
+
+
+def test_a_term_that_loses_text_is_refused_unless_required(translator, plain, monkeypatch):
+    monkeypatch.setattr("docmt.decoding.missing_text._LEAST_WORDS", 3)
+    monkeypatch.setattr("docmt.decoding.missing_text._DOUBTFUL", 9.0)
+    monkeypatch.setattr("docmt.decoding.missing_text._find_missing", lambda made: 8 * ("ressortissant" in made.text()))
+    document = docmt.Document.from_text(TEXT)
+    assert not any(plain.warnings())
+    made = use(translator, PAIRS).translate(document)
+    assert [each.status for each in made.sentences[3].terms] == ["refused"] and not any(made.warnings())
+    assert made.sentences[3].target == plain.sentences[3].target and made.sentences[0] != plain.sentences[0]
+    required = use(translator, PAIRS, "require").translate(document)
+    assert "ressortissants" in required.sentences[3].target
+    assert required.warnings() == [[], [], [], ["missing_text"], []]
 
 
 def test_a_costly_term_adds_no_sentences(translator):

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
+from benchmarks.synthetic.synthetic_corpus import write_corpus
 
 from docmt.core.errors import DocmtError
 from docmt.evaluation import contrastive, evaluate_items, read_items
@@ -19,7 +20,6 @@ from docmt.evaluation.contrastive import (
     summarize_answers,
 )
 from docmt.evaluation.suites import SuiteItem
-from docmt.synthetic import write_corpus
 
 RECORD = {
     "id": "a",

@@ -13,8 +13,7 @@ from test_xliff_files import pseudo_translate
 from docmt.core.errors import DocmtError
 from docmt.core.settings import read_package_yaml
 from docmt.documents.input_formats import find_format
-from docmt.formats.documentation_markup import find_markup, hide_markup, load_markup
-from docmt.formats.gettext_files import read
+from docmt.formats.gettext_files import find_markup, hide_markup, load_markup, read
 from docmt.formats.placeholders import tidy_spaces
 from docmt.formats.units import ReadConfig
 

@@ -5,10 +5,9 @@ import shutil
 from collections import Counter
 
 import pytest
+from benchmarks.synthetic.synthetic_corpus import write_corpus
 from commands import TINY, call
 from harness import TEXT, Child, limits
-
-from docmt.synthetic import write_corpus
 
 KIND = "fuzz cases of "
 SECONDS = 30

@@ -48,7 +48,7 @@ class FakeWork:
         terms = self.options.get("terms")
         uses = tuple(
             TermUse(span, term.source, term.targets, "", "met" if term.targets[0] in target else "lost")
-            for term, span in (terms.find(source) if terms else ())
+            for term, span, _ in (terms.find(source) if terms else ())
         )
         return TranslatedSentence(
             source, target, -float(len(source)), (0, 0), (0, 0), tokens=4, alignment=links, terms=uses
@@ -153,7 +153,7 @@ class FakeEngine:
         found = {}
         for number in scores:
             source, target, uses = document.sentences[number], targets[number], []
-            for term, span in terms.find(source):
+            for term, span, _ in terms.find(source):
                 wanted = term.targets[0]
                 is_met = wanted in target
                 target += f" {wanted}" * (not is_met and "birds" not in source)

@@ -106,6 +106,59 @@ def test_terms_of_the_server(models, tmp_path):
         Engine([str(models["group"])], terms=[str(tmp_path / "other.tsv")])
 
 
+def test_each_text_has_its_terms(models, tmp_path):
+    """Texts that meet have the terms of their requests, which win over those of the server, and of nobody else."""
+    (tmp_path / "terms.tsv").write_text("committee\tcomité\nmeasure\tdisposition\n")
+    text = Document.from_sentences(["The committee adopted these measures."])
+
+    async def scenario(engine):
+        engine.start()
+        entries = ["committee\tconseil", "measures\tdécisions", "Paris\tLutèce", ""]
+        matchers = [await engine.make_matcher("en-fr-sentence", each) for each in entries]
+        assert await engine.make_matcher("en-fr-sentence", entries[0]) is matchers[0] and matchers[3] is None
+        works = [engine.submit("en-fr-sentence", text, terms=each) for each in [*matchers, matchers[0]]]
+        made = [(await work.result())[0].translation for work in works]
+        engine.stop()
+        assert sorted(len(each) for each in taken) == [1, 1, 1, 2]
+        return [[(use.wanted[0], use.status) for use in each.sentences[0].terms] for each in made]
+
+    engine = Engine(["en-fr-sentence"], terms=[str(tmp_path / "terms.tsv")], terms_mode="require")
+    taken, translate = [], engine._translate
+    engine._translate = lambda works: (taken.append(works), translate(works))
+    assert asyncio.run(scenario(engine)) == [
+        [(committee, "second_search"), (measure, "second_search")]
+        for committee, measure in (
+            ("conseil", "disposition"),
+            ("comité", "décisions"),
+            ("comité", "disposition"),
+            ("comité", "disposition"),
+            ("conseil", "disposition"),
+        )
+    ]
+
+
+def test_glossaries_for_models_of_several_languages(models, tmp_path):
+    """Each is read once, and is for the models of its languages; one for none, or that contradicts, is refused."""
+    back = save(tmp_path / "back", ("fr", "en"), system="sentence")
+    files = {"fr": "cat\tchat\ten\tfr\n", "en": "chat\tcat\tfr\ten\n", "de": "cat\tKatze\ten\tde\n"}
+    for name, table in files.items():
+        (tmp_path / f"{name}.tsv").write_text(table)
+    paths = {name: str(tmp_path / f"{name}.tsv") for name in files}
+    pool = Engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["en"]])._pool
+    found = {name: pool.terms.find(name).glossary.terms[0].targets for name in ("group", "back")}
+    assert found == {"group": ("chat",), "back": ("cat",)}
+    with pytest.raises(DocmtError, match=r"de\.tsv has no term"):
+        Engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["de"]])
+    (tmp_path / "other.tsv").write_text("source\ttarget\tkeep\ncat\t\tyes\n")
+    with pytest.raises(DocmtError, match="only one of them has 'keep'"):
+        Engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["en"], str(tmp_path / "other.tsv")])
+    sampling = docmt.SearchConfig(beam=1, sampling=True)
+    with pytest.raises(DocmtError, match="terms need the beam search"):
+        Engine([str(models["group"])], terms=[paths["fr"]], search=sampling)
+    with pytest.raises(DocmtError, match="terms need the beam search"):
+        asyncio.run(Engine([str(models["group"])], search=sampling).make_matcher("group", "cat\tchat"))
+
+
 def test_protected_text_stays(models):
     text = "Anna bought lamps here."
 

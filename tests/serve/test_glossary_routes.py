@@ -38,7 +38,7 @@ def test_texts_say_what_became_of_terms(tmp_path):
         for values in ({"glossary_id": "x"}, {"glossary_ids": [id, "x"]}):
             assert client.post("/v1/translate", json={"text": TEXT, **values}).status_code == 404
         other = client.post("/v1/translate", json={"text": TEXT, "glossary_id": id, "source": "fr", "target": "en"})
-        assert other.status_code == 400 and "no dictionary for fr to en: it has en to fr" in other.json()["error"]
+        assert other.status_code == 404 and "no dictionary for fr to en: it has en to fr" in other.json()["error"]
 
 
 def test_documents_keep_terms_over_edits_deletion_and_restarts(tmp_path):

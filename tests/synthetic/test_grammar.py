@@ -4,8 +4,7 @@ from itertools import islice
 from random import Random
 
 import pytest
-
-from docmt.synthetic.grammar import (
+from benchmarks.synthetic.grammar import (
     ATTRIBUTES,
     DISTRACTORS,
     INTRODUCTIONS,

@@ -6,12 +6,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from benchmarks.synthetic.grammar import NOUNS, Gender, SyntheticDocument, stream_documents
+from benchmarks.synthetic.synthetic_corpus import make_pronoun_items, write_corpus
 
 from docmt.core.errors import DocmtError
 from docmt.documents.corpus_files import read_parallel
-from docmt.synthetic import SyntheticDocument, write_corpus
-from docmt.synthetic.grammar import NOUNS, Gender, stream_documents
-from docmt.synthetic.synthetic_corpus import make_pronoun_items
 
 SEED = 5_303  # of the shipped test set, not one that anybody is likely to make a training corpus with
 

@@ -28,6 +28,7 @@ def found(terms, sentence):
         ({"policy": "x"}, "no police, but policies", ["policies"]),
         ({"C++": "x"}, "C and C++ and C#", ["C++"]),
         ({"measure": "x"}, "", []),
+        ({"drawbar": "x"}, "Drawbars, drawbar", ["Drawbars", "drawbar"]),
         ({"İ": "x", "straße": "y"}, "STRASSE Straße", ["STRASSE", "Straße"]),
     ],
 )
@@ -72,7 +73,46 @@ def test_a_listed_form_is_told_from_another():
 
 def test_forms_are_those_of_the_table():
     terms = matcher({"report": "compte rendu"})
-    assert set(terms.list_forms(terms.glossary.terms[0])) >= {"compte rendu", "comptes rendus"}
+    assert terms.list_forms(*terms.find("a report")) == ["compte rendu"]
+    assert "comptes rendus" in terms.list_forms(*terms.find("reports"))
+
+
+@pytest.mark.parametrize(
+    ("pairs", "languages", "sentence", "has", "lacks"),
+    [
+        ({"user": "usager"}, "en fr", "The user", {"usager"}, {"usagers"}),
+        ({"user": "usager"}, "en fr", "The USERS", {"usagers"}, {"usager"}),
+        ({"users": "usagers"}, "en fr", "A user", {"usager"}, {"usagers"}),
+        ({"furniture": "meubles"}, "en fr", "the furniture", {"meuble"}, set()),
+        ({"price": "prix"}, "en fr", "a price", {"prix"}, set()),
+        ({"child": "enfant"}, "en fr", "children", {"enfants"}, {"enfant"}),
+        ({"drawbar": ["timon", "flèche"]}, "en fr", "drawbars", {"timons", "flèche"}, set()),
+        ({"umbrella": "Schirm"}, "en de", "the umbrellas", {"Schirme"}, {"Schirm"}),
+        ({"house": "Haus"}, "en de", "the house", {"Haus", "Hauses"}, {"Häuser"}),
+        ({"customer": "Kunde"}, "en de", "the customer", {"Kunde", "Kunden"}, set()),
+        ({"teacher": "Lehrer"}, "en de", "the teachers", {"Lehrer"}, set()),
+        ({"Bank": "banque"}, "de fr", "eine Bank", {"banque"}, {"banques"}),
+        ({"Haus": "maison"}, "de fr", "die Häuser", {"maisons"}, {"maison"}),
+        ({"Kunde": "client"}, "de fr", "den Kunden", {"client", "clients"}, set()),
+        ({"house": "casa"}, "en it", "houses", {"case"}, {"casa"}),
+        ({"house": "casa"}, "en es", "houses", {"casas"}, {"casa"}),
+        ({"maison": "house"}, "fr en", "les maisons", {"houses"}, {"house"}),
+        ({"measured": "mesuré"}, "en fr", "it is measured", {"mesuré", "mesurés"}, set()),
+        ({"people": "personne"}, "en fr", "people", {"personne", "personnes"}, set()),
+        ({"house": "xyz"}, "en fr", "houses", {"xyz"}, set()),
+    ],
+)
+def test_forms_agree_in_number_with_the_source(pairs, languages, sentence, has, lacks):
+    terms = matcher(pairs, tuple(languages.split()))
+    (occurrence,) = terms.find(sentence)
+    forms = set(terms.list_forms(occurrence))
+    assert forms >= has and forms.isdisjoint(lacks)
+
+
+def test_words_that_the_table_lacks_are_compared_by_their_ends():
+    forms = WordForms("en")
+    assert forms.are_forms("drawbar", "drawbars") and not forms.are_forms("drawbar", "drawbridge")
+    assert not forms.are_forms("police", "policies") and not forms.are_forms("pump", "pumper")
 
 
 def test_words_without_a_table_are_compared_by_their_ends(monkeypatch):

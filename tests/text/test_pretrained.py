@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 import sentencepiece
+from benchmarks.synthetic.grammar import stream_documents
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from docmt.core.errors import DocmtError
-from docmt.synthetic.grammar import stream_documents
 from docmt.text import PretrainedTokenizer, load_tokenizer, train_tokenizer
 from docmt.text.pretrained import JsonSubwordModel, SpmSubwordModel, Vocabulary, restrict_vocabulary
 

@@ -34,6 +34,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import find_leftovers, host_id, read_bytes, read_json, write_error, write_text
 from docmt.core.plain_text import write_bytes
 from docmt.core.progress import format_time
+from docmt.decoding.term_report import summarize_terms
 
 PLAN = "plan"
 """Name of the claim to plan a job."""
@@ -78,6 +79,8 @@ class ShardFacts:
     """time of its worker"""
     warnings: dict[str, int] = field(default_factory=dict)
     """documents with each warning"""
+    terms: dict[str, int] = field(default_factory=dict)
+    """terms of each state, see `TermStatus`"""
     files: list[str] = field(default_factory=list)
     """paths of its translations below `output`"""
 
@@ -358,6 +361,8 @@ class JobStatus:
     """time that workers took for these tokens"""
     warnings: tuple[tuple[str, int], ...] = ()
     """documents with each warning"""
+    terms: tuple[tuple[str, int], ...] = ()
+    """terms of each state, see `TermStatus`"""
     deleted: tuple[str, ...] = ()
     """results that were there and have been deleted; their shards do not count as done"""
 
@@ -382,12 +387,13 @@ class JobStatus:
     def summarize(self) -> str:
         """Return the result in one line."""
         failed = f"; {self.failed:,} failed, see {self.path}/failed" if self.failed else ""
-        return f"{self.path}: {self.translated:,} of {self.documents:,} documents are translated{failed}"
+        terms = f"; {summarize_terms(dict(self.terms))}" if self.terms else ""
+        return f"{self.path}: {self.translated:,} of {self.documents:,} documents are translated{failed}{terms}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
         derived = {"is_complete": self.is_complete, "rate": self.rate, "seconds_left": self.seconds_left}
-        return {**asdict(self), "warnings": dict(self.warnings), **derived}
+        return {**asdict(self), "warnings": dict(self.warnings), "terms": dict(self.terms), **derived}
 
     def format(self) -> str:
         """Return the status in lines of text."""
@@ -420,9 +426,10 @@ def read_status(job: JobDirectory) -> JobStatus:
     facts = job.read_facts()
     deleted = job.find_deleted(facts)
     facts = {name: each for name, each in facts.items() if name not in deleted}
-    warnings = Counter[str]()
+    warnings, terms = Counter[str](), Counter[str]()
     for each in facts.values():
         warnings.update(each.warnings)
+        terms.update(each.terms)
     failed = sum(each.failed for each in facts.values())
     return JobStatus(
         str(job.path),
@@ -438,5 +445,6 @@ def read_status(job: JobDirectory) -> JobStatus:
         done_tokens=sum(each.tokens for each in facts.values()),
         seconds=sum(each.seconds for each in facts.values()),
         warnings=tuple(sorted(warnings.items())),
+        terms=tuple(sorted(terms.items())),
         deleted=tuple(file for name in sorted(deleted) for file in deleted[name]),
     )

@@ -16,7 +16,7 @@ from docmt.core.files import check_regular, make_directory
 from docmt.core.plain_text import write_bytes
 from docmt.decoding.file_translation import FileConfig, SourceFile
 from docmt.documents.input_formats import has_jsonl_name
-from docmt.documents.row_files import is_parquet
+from docmt.documents.published_corpora import is_parquet
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation

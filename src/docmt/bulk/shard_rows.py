@@ -28,10 +28,10 @@ from docmt.core.plain_text import ZSTD_SUFFIX, compress, write_bytes
 from docmt.core.settings import quote
 from docmt.documents import Document
 from docmt.documents.input_formats import LONE_SURROGATE
-from docmt.documents.row_files import Row, format_parquet, list_rows, read_parquet_schema, read_rows
+from docmt.documents.published_corpora import Row, format_parquet, list_rows, read_parquet_schema, read_rows
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translation
+    from docmt.decoding import TranslatedSentence, Translation
     from docmt.decoding.file_translation import Align
 
 TEXT_COLUMNS = ("source", "text", "sentences")
@@ -60,6 +60,8 @@ class RowConfig:
     """name rows without an id by the path of their file, as two files have one name"""
     protect: tuple[str, ...] = ()
     """see `Document.from_text`"""
+    has_terms: bool = False
+    """write what became of terms"""
 
 
 class ShardRows(ShardKind):
@@ -196,6 +198,7 @@ class ShardRows(ShardKind):
                 "source": source,
                 "target": target,
                 **({"translation": translation.text()} if is_text else {}),
+                **({"terms": list(map(_list_terms, translation))} if self.config.has_terms else {}),
                 "score": round(float(translation.score), _DIGITS),
                 "scores": [round(float(sentence.score), _DIGITS) for sentence in translation.sentences],
                 "warnings": sorted({name for names in translation.warnings() for name in names}),
@@ -232,6 +235,11 @@ class JsonlRows(ShardRows):
     def format_records(self, records: Sequence[dict[str, Any]], data: bytes) -> bytes:
         """Return JSON lines, compressed as the suffix says."""
         return "".join(_format_record(record) + "\n" for record in records).encode()
+
+
+def _list_terms(sentence: TranslatedSentence) -> list[dict[str, Any]]:
+    """Return what became of the terms of a sentence."""
+    return [{**asdict(use), "loss": round(use.loss, _DIGITS)} for use in sentence.terms]
 
 
 def _format_record(record: dict[str, Any]) -> str:
@@ -279,6 +287,10 @@ class ParquetRows(ShardRows):
         text, number, texts = pyarrow.string(), pyarrow.float64(), pyarrow.list_(pyarrow.string())
         names = dict.fromkeys(("id", "source_id", "translation"), text) | {"source": texts, "target": texts}
         names |= {"score": number, "scores": pyarrow.list_(number), "warnings": texts}
+        if self.config.has_terms:
+            use = dict.fromkeys(("term", "found", "status"), text) | {"span": pyarrow.list_(pyarrow.int64())}
+            use |= {"wanted": texts, "loss": number}
+            names["terms"] = pyarrow.list_(pyarrow.list_(pyarrow.struct(use)))
         schema = parquet.read_schema(BufferReader(data))
         column = self._find_text_column(Row("", 0, dict.fromkeys(schema.names)))
         used = {column, self.config.id_column, _PATH, _NUMBER, *names}

@@ -26,7 +26,7 @@ from docmt.decoding.file_translation import FileConfig
 from docmt.decoding.translation_results import non_finite_error
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
-from docmt.documents.row_files import is_parquet
+from docmt.documents.published_corpora import is_parquet
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -138,7 +138,7 @@ class Worker:
         files, unwritten = kind.write(self._job.output, shard.name, data, results, self._translator.align)
         failures = [*((item, item.error) for item in items if item.error), *errors, *unwritten]
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
-        facts = ShardFacts(len(items), len(failures), shard.tokens, seconds, warnings, files)
+        facts = ShardFacts(len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results), files)
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 
     def _choose_translator(self, shard: Shard) -> Translator:
@@ -198,6 +198,13 @@ def _count_warnings(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, 
     for _, versions in results:
         for document in versions:
             counts.update({name for version in document for names in version.warnings() for name in names})
+    return dict(sorted(counts.items()))
+
+
+def _count_terms(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, int]:
+    """Return the number of terms of each state."""
+    versions = (version for _, documents in results for document in documents for version in document)
+    counts = Counter(use.status for version in versions for sentence in version for use in sentence.terms)
     return dict(sorted(counts.items()))
 
 

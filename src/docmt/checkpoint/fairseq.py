@@ -23,6 +23,7 @@ from docmt.checkpoint.model_directory import ModelCard, check_not_existing, save
 from docmt.checkpoint.weights import apply_renames, build_from_weights, read_symbols, read_tensors
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_json
+from docmt.core.settings import read_package_yaml
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import DictionaryTokenizer, SpecialTokens
 from docmt.text.tokenizer import SIDES
@@ -31,13 +32,8 @@ BART = get_hf_format("bart")
 """The format of BART, whose parameters have fairseq's names."""
 _NO_WEIGHTS = re.compile(r"(^|\.)(version|_float_tensor)$")
 
-# Arguments that must have this value, because docmt's models support no other, and weights do not show it.
-_FIXED: dict[str, object] = {
-    "no_scale_embedding": False,
-    "cross_self_attention": False,
-    "no_token_positional_embeddings": False,
-    "quant_noise_scalar": 0,
-}
+PUBLISHED = read_package_yaml("docmt.checkpoint", "published_names.yaml", typed=True)
+"""Names and arguments of published code."""
 
 
 def read_checkpoint(path: Path, arguments: Path | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -68,7 +64,7 @@ def check_arguments(values: Mapping[str, Any], fixed: Mapping[str, object]) -> N
 
     Arguments that only act in training, such as activation_dropout, are ignored. Weights show the others.
     """
-    for name, required in {**_FIXED, **fixed}.items():
+    for name, required in {**PUBLISHED["fairseq"]["arguments"], **fixed}.items():
         if (value := values.get(name, required)) != required and (value or required):
             raise DocmtError(
                 f"the checkpoint was trained with {name} = {value!r}, which docmt's model does not support"
@@ -203,17 +199,6 @@ def read_choice(values: Mapping[str, Any], name: str, known: Mapping[str, str]) 
     return known[value]
 
 
-# Patterns of G-Transformer parameter names and their docmt names, applied in this order.
-_NAMES = (
-    (r"self_attn_local", "attention.local"),
-    (r"self_attn_global", "attention.global"),
-    (r"self_attn_gate\.0", "attention.gate.linear"),
-    (r"encoder_attn_local", "cross.local"),
-    (r"encoder_attn_global", "cross.global"),
-    (r"encoder_attn_gate\.0", "cross.gate.linear"),
-    (r"^encoder\.embed_tokens", "tokens"),
-    *BART.weight_names,
-)
 # Copies of the shared embedding matrix.
 _COPIES = ("decoder.embed_tokens.weight", "decoder.output_projection.weight")
 
@@ -250,7 +235,7 @@ def convert_gtransformer(
 def read_architecture(values: Mapping[str, Any], vocabulary_size: int, *, sentences: bool = False) -> ModelConfig:
     """Return the config of a model trained with these arguments. Raises DocmtError for unsupported ones."""
     learned = bool(require_argument(values, "encoder_learned_pos"))
-    check_arguments(values, {"share_all_embeddings": True})
+    check_arguments(values, PUBLISHED["gtransformer"]["arguments"])
     mode = read_choice(values, "doc_mode", {"partial": "group", "full": "document"})
     if sentences and mode == "group":
         raise DocmtError("the checkpoint was trained with doc_mode = 'partial'. It is not a sentence model")
@@ -287,7 +272,7 @@ def rename_weights(weights: Mapping[str, Tensor], config: ModelConfig) -> dict[s
 
 def find_docmt_name(name: str, config: ModelConfig) -> str:
     """Return docmt's name of a parameter of the checkpoint."""
-    name = apply_renames(name, _NAMES)
+    name = apply_renames(name, [*PUBLISHED["gtransformer"]["names"], *BART.weight_names])
     # The checkpoint also calls an attention over the whole document local, docmt calls it global.
     global_name = name.replace(".local.", ".global.")
     return global_name if config.system_options.initial_weight(global_name) == name else name

@@ -27,8 +27,7 @@ from docmt.documents.words import normalize_characters
 from docmt.formats.language_codes import format_language_tag, primary_language
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.embeddings import build_sinusoids
-from docmt.model.families import FAMILIES
-from docmt.model.families.conventions import HuggingFace
+from docmt.model.families import FAMILIES, HuggingFace
 from docmt.model.scope import SPECIAL_TOKEN_IDS
 from docmt.text import PretrainedTokenizer
 from docmt.text.pretrained import restrict_vocabulary

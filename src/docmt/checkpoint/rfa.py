@@ -23,21 +23,8 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.families import FAMILIES
 from docmt.text import DictionaryTokenizer, SpecialTokens
 
-# Patterns of their parameter names and docmt's names, applied in this order. Their encoder holds the keys and values of
-# cross attention and computes its states.
-_NAMES = (
-    (r"\.module(?=\.)", ""),
-    (r"^encoder\.cross_attention_project\.", "decoder."),
-    (r"^(decoder\.layers\.\d+)\.(k_proj|v_proj|tau|sigma)", r"\1.encoder_attn.\2"),
-    (r"self_attn\.", "attention.global."),
-    (r"encoder_attn\.", "cross.global."),
-    *fairseq.BART.weight_names,
-    (r"g_proj", "gate"),
-    (r"\.tau$", ".features.temperature"),
-    (r"\.sigma$", ".features.scales"),
-    (r"^encoder\.embed_tokens", "source_tokens"),
-    (r"^decoder\.embed_tokens", "target_tokens"),
-)
+_PUBLISHED = fairseq.PUBLISHED["rfa"]
+_NAMES = [*_PUBLISHED["names_before_bart"], *fairseq.BART.weight_names, *_PUBLISHED["names_after_bart"]]
 _OUTPUT = "decoder.output_projection.weight"  # a copy of the target's embeddings
 # By docmt's attention in a decoder layer: their evaluation matrices, and their argument for a fixed temperature.
 _FEATURES = {
@@ -49,15 +36,6 @@ _UNPREDICTED_ROWS = sum(FAMILIES["rfa"].ids_without_logits)
 _TRAINING_MATRICES = ("decoder.random_matrices", "encoder.cross_attention_project.random_matrices")
 """Matrices that only training samples from."""
 
-# Arguments that must have this value, because docmt's model supports no other.
-_FIXED: dict[str, object] = {
-    "share_all_embeddings": False,
-    "share_decoder_input_output_embed": True,
-    "encoder_learned_pos": False,
-    "encoder_normalize_before": False,
-    "layernorm_embedding": False,
-    "use_sep": True,
-}
 _GATES = {"decay": "decay_sentential_gate", "average": "use_sentential_gate"}
 _SEPARATOR = 4
 """Their id of the sentence separator. docmt uses the id of `<s>`, which does not occur in their text."""
@@ -95,7 +73,7 @@ def read_architecture(values: Mapping[str, Any], *, linear: bool, source_size: i
 
     linear: it has random features. Otherwise it is the softmax baseline.
     """
-    fairseq.check_arguments(values, _FIXED)
+    fairseq.check_arguments(values, _PUBLISHED["arguments"])
     fairseq.require_argument(values, "context_size")
     sentences = fairseq.read_number(values, "context_size", 0) + 1
     is_full_loss = bool(values.get("full_supervision") or values.get("seq2seq"))

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from docmt.checkpoint.fairseq import (
+    PUBLISHED,
     check_arguments,
     check_no_duplicates,
     read_arguments,
@@ -35,44 +36,11 @@ from docmt.text import DictionaryTokenizer, Tokenizer
 _SPECIALS = ("<pad>", "<eos>", "<unk>")
 """Their ids 0 to 2. docmt's ids are one higher, because <s> comes first."""
 
-# Patterns of their names and docmt's names, applied in this order. Attention scopes end in the name of a sub-layer.
-_NAMES = (
-    (r"^(?:\w+/)?(encoder|decoder|context)/layer_norm/", r"\1_norm/"),
-    (r"^(?:\w+/)?(encoder|decoder|context)/layer_(\d+)/", r"\1.\2."),
-    (r"self_attention/layer_norm/", "attention_residual.norm/"),
-    (r"self_attention/multihead_attention/", "attention.local."),
-    (r"ctx(?:enc|dec)_attention/layer_norm/", "context_residual.norm/"),
-    (r"ctx(?:enc|dec)_attention/multihead_attention/", "context."),
-    (r"ctx(?:enc|dec)_attention/gating_x/linear/", "context_residual.gate_input/"),
-    (r"ctx(?:enc|dec)_attention/gating_y/linear/", "context_residual.gate_context/"),
-    (r"encdec_attention/layer_norm/", "cross_residual.norm/"),
-    (r"encdec_attention/multihead_attention/", "cross.local."),
-    (r"feed_forward/layer_norm/", "feed_forward_residual.norm/"),
-    (r"feed_forward/ffn_layer/input_layer/linear/", "feed_forward.inner/"),
-    (r"feed_forward/ffn_layer/output_layer/linear/", "feed_forward.outer/"),
-    (r"output_transform/", "output/"),
-    (r"q_transform/", "query/"),
-    (r"/(?:matrix|scale)$", ".weight"),
-    (r"/(?:bias|offset)$", ".bias"),
-)
+_PUBLISHED = PUBLISHED["thumt"]
 # Their variables that hold several parameters of docmt, concatenated along the last axis.
 _FUSED = {"qkv_transform": ("query", "key", "value"), "kv_transform": ("key", "value")}
-_EMBEDDINGS = {
-    "bias": "source_bias.vector",
-    "softmax": "softmax.weight",
-    "source_embedding": "source_tokens.weight",
-    "target_embedding": "target_tokens.weight",
-    "weights": "shared",  # embeddings of both sides, with shared_source_target_embedding
-}
 _NO_WEIGHTS = re.compile(r"(^|/)(global_step|Adam(_\d+)?|beta\d_power|OptimizeLoss/.*|learning_rate)$|/Adam(_\d+)?$")
 
-# Hyperparameters that must have this value, because docmt's model supports no other.
-_FIXED: dict[str, object] = {
-    "attention_key_channels": 0,
-    "attention_value_channels": 0,
-    "multiply_embedding_mode": "sqrt_depth",
-    "position_info_type": "absolute",
-}
 _REPRESENTATIONS = {"self_attention": "encoder", "embedding": "embedding", "bilstm": "bilstm"}
 
 
@@ -127,7 +95,7 @@ def read_architecture(
     values: Mapping[str, Any], variables: Collection[str], tokenizer: Tokenizer, context_sentences: int
 ) -> ModelConfig:
     """Return the config of a model with these hyperparameters. Raises DocmtError for unsupported ones."""
-    check_arguments(values, _FIXED)
+    check_arguments(values, _PUBLISHED["arguments"])
     context = [values.get(f"context_{side}_attention", True) for side in ("encoder", "decoder")]
     if not any("ctxenc" in name or "ctxdec" in name for name in variables):
         context = [False, False]  # the sentence model lacks these parameters
@@ -180,9 +148,9 @@ def rename_variables(variables: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def split_variable(name: str, tensor: Tensor) -> dict[str, Tensor]:
     """Return the parts of a variable (along the last axis, not transposed) under docmt's names."""
     last = name.rpartition("/")[2]
-    if last in _EMBEDDINGS and name.count("/") <= 1:
-        return {_EMBEDDINGS[last]: tensor}
-    name = apply_renames(name, _NAMES)
+    if last in _PUBLISHED["embeddings"] and name.count("/") <= 1:
+        return {_PUBLISHED["embeddings"][last]: tensor}
+    name = apply_renames(name, _PUBLISHED["names"])
     for fused, parts in _FUSED.items():
         if f"{fused}/" in name or f"{fused}." in name:
             tensors = tensor.chunk(len(parts), dim=-1)

@@ -58,7 +58,7 @@ GROUPS = {
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 # Modules whose functions have the names of the commands.
 _MODULES = dict.fromkeys(("extract", "merge"), "docmt.cli.commands.xliff")
-_MODULES |= dict.fromkeys(("pull", "models", "convert", "export"), "docmt.cli.commands.models")
+_MODULES |= dict.fromkeys(("pull", "models", "convert", "export", "average"), "docmt.cli.commands.models")
 _MODULES |= {"completion": "docmt.cli.app", "terms": "docmt.cli.commands.glossaries"}
 _TRAINING_COMMANDS = {"train", "reproduce"}
 _M_TRIM_THRESHOLD = -1

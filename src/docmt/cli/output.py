@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -16,7 +17,7 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8, write_all, write_error
 from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
-from docmt.decoding.term_report import TERM_COLUMNS, UNMET, count_statuses, make_row, render_rows
+from docmt.decoding.term_report import TERM_COLUMNS, make_row, render_rows, summarize_terms
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
 
@@ -120,10 +121,9 @@ class Report:
 
     def log_terms(self, path: str) -> None:
         """Log what became of terms, and write each of them to a path as tab-separated values."""
-        counts = count_statuses(row[TERM_COLUMNS.index("status")] for row in self.terms)
-        parts = [f"{count:,} {name}" for name, count in counts.items() if count or name not in UNMET]
+        counts = Counter(row[TERM_COLUMNS.index("status")] for row in self.terms)
         advice = "; --terms-mode require takes what is refused" if counts["refused"] else ""
-        _log.info(f"terms: {', '.join(parts)} ({path or '--terms-report FILE lists them'}{advice})")
+        _log.info(f"{summarize_terms(counts)} ({path or '--terms-report FILE lists them'}{advice})")
         if path:
             write_text(path, render_rows(self.terms))
 

@@ -472,9 +472,10 @@ def read_yaml_with_lines(path: Path | str) -> tuple[Any, dict[str, int]]:
         raise DocmtError(f"{path}: too many nested levels; use fewer") from error
 
 
-def read_package_yaml(package: str, name: str) -> Any:
-    """Return the contents of a YAML file in a docmt package, with all scalars as text."""
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+def read_package_yaml(package: str, name: str, typed: bool = False) -> Any:
+    """Return the contents of a YAML file in a docmt package. typed: whether scalars are not all text."""
+    kind = "SafeLoader" if typed else "BaseLoader"
+    loader = getattr(yaml, f"C{kind}", getattr(yaml, kind))
     return yaml.load(resources.files(package).joinpath(name).read_text(encoding="utf-8"), loader)
 
 

@@ -27,8 +27,7 @@ from docmt.data.store import (
     StoreWriter,
 )
 from docmt.documents.corpus_files import ParallelDocument, SkipReport, read_parallel
-from docmt.documents.published_corpora import Columns, holds_both_sides
-from docmt.documents.row_files import is_tsv
+from docmt.documents.published_corpora import Columns, holds_both_sides, is_tsv
 from docmt.documents.segmentation import knows_language
 from docmt.documents.words import normalize_characters
 from docmt.model.systems import ContextSpec

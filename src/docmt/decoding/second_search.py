@@ -5,31 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
-from docmt.decoding.long_sentences import (
-    Align,
-    Key,
-    PieceTranslator,
-    Rows,
-    Translate,
-    cut_by_tokens,
-    join_whole,
-    make_translation,
-)
+from docmt.decoding.long_sentences import Align, Key, PieceTranslator, Rows, Translate, cut_by_tokens, join_whole
+from docmt.decoding.missing_text import count_missing, find_doubtful
 from docmt.decoding.term_search import SearchOpenings, TermSearch
 from docmt.decoding.translation_results import PreparedDocument, TranslatedSentence, Translation
 from docmt.documents import Document
 from docmt.documents.numbers import find_number_faults, find_numbers, repair_numbers
 from docmt.documents.protected_text import Protection
-from docmt.documents.words import find_words, has_words
-
-_LEAST_WORDS, _LEAST_RUN = 10, 7
-"""Fewest words of a sentence that is checked, and of a run without links that counts as missing."""
-_DOUBTFUL = 1.0
-"""Target tokens for a source token below which the links of a sentence are read. These take time."""
-_SHORT = 1 / 3
-"""Target words for a source word below which text is missing whatever the links are."""
 
 
 def complete_translations(
@@ -51,15 +34,10 @@ def complete_translations(
         if translator.protection and translation.has_finite_scores
         for number, sentence in enumerate(translation)
     }
-    doubtful = {
-        (document, number): sentences
-        for (document, number), sentences in rows.items()
-        if _LEAST_WORDS <= len(sources[document].words[number]) > sentences[0].tokens / _DOUBTFUL
-    }
-    missing, changed = _count_missing(doubtful, align), dict[Key, Rows]()
+    missing, changed = count_missing(find_doubtful(sources, rows), align), dict[Key, Rows]()
     if translator.search.implementation == "docmt" and not translator.search.sampling:
         again = _search_in_pieces(translator, [(key, sources[key[0]]) for key in missing], translate)
-        counts = _count_missing(again, align)
+        counts = count_missing(again, align)
         changed = {key: pieces for key, pieces in again.items() if counts.get(key, 0) < missing[key]}
         missing = {key: counts.get(key, 0) if key in changed else count for key, count in missing.items()}
         joined = {
@@ -75,6 +53,7 @@ def complete_translations(
         search = TermSearch(translator, align, search_openings)
         translations, with_terms = search.run(sources, translations, changed)
         changed |= with_terms
+        missing |= count_missing(find_doubtful(sources, with_terms), align)
     by_document: list[tuple[dict[int, Rows], set[int]]] = [({}, set()) for _ in sources]
     for (document, number), sentences in changed.items():
         by_document[document][0][number] = sentences
@@ -157,31 +136,3 @@ def _search_in_pieces(
             divided[key] = translator.prepare(Document.from_sentences(pieces))
     translations = translate(list(divided.values())) if divided else []
     return {key: list(each.sentences) for key, each in zip(divided, translations, strict=True)}
-
-
-def _count_missing(rows: Mapping[Key, Rows], align: Align) -> dict[Key, int]:
-    """Return how many words of sentences seem not to be translated: a long run without links, or nearly all."""
-    texts = [make_translation(each) for each in rows.values()]
-    links = align(texts, [range(len(each)) for each in texts]) if texts else []
-    aligned = [each.with_links(by_number) for each, by_number in zip(texts, links, strict=True)]
-    counts = zip(rows, map(_find_missing, aligned), strict=True)
-    return {key: count for key, count in counts if count}
-
-
-def _find_missing(translation: Translation) -> int:
-    """Return the missing words of aligned pieces of a sentence."""
-    linked, size, words = list[bool](), 0, 0
-    for sentence in translation:
-        targets = {link.source for link in sentence.alignment or ()}
-        spans = [span for span in find_words(sentence.source) if has_words(sentence.source[slice(*span)])]
-        linked += [span in targets for span in spans]
-        size += sum(has_words(sentence.target[slice(*span)]) for span in find_words(sentence.target))
-    words = len(linked)
-    if words < _LEAST_WORDS:
-        return 0
-    if size < _SHORT * words:
-        return words - size
-    ends = [-1, *(number for number, each in enumerate(linked) if each), words]
-    run = max(end - start - 1 for start, end in pairwise(ends))
-    # Characters of scripts without spaces are words here, more than other languages have.
-    return run if run * min(1.0, size / max(words - run, 1)) >= _LEAST_RUN else 0

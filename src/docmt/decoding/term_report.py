@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from docmt.decoding.translation_results import TermUse
-from docmt.terms.glossary import Term
+from docmt.decoding.translation_results import TermStatus, TermUse
+from docmt.terms.glossary import Glossary, Term
 from docmt.terms.matching import Occurrence, TermMatcher
 
 TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
@@ -28,6 +28,13 @@ def count_statuses(statuses: Iterable[str]) -> dict[str, int]:
     return {"asked": counts.total(), "met": counts.total() - sum(unmet.values()), **unmet}
 
 
+def summarize_terms(statuses: Mapping[str, int]) -> str:
+    """Return how many terms are in each state, as one line."""
+    counts = count_statuses(Counter(statuses).elements())
+    parts = [f"{count:,} {name}" for name, count in counts.items() if count or name not in UNMET]
+    return f"terms: {', '.join(parts)}"
+
+
 def render_rows(rows: Iterable[Sequence[Any]]) -> str:
     """Return rows as tab-separated values, with the names of the columns."""
     lines = ["\t".join(" ".join(str(value).split()) for value in row) for row in [TERM_COLUMNS, *rows]]
@@ -38,21 +45,19 @@ def join_uses(before: Iterable[TermUse], uses: Iterable[TermUse]) -> list[TermUs
     """Return what became of the terms of a sentence, and of others, which replace those that they overlap."""
     new = list(uses)
     kept = [use for use in before if all(use.span[1] <= a or b <= use.span[0] for a, b in (each.span for each in new))]
-    return sorted([*kept, *new], key=lambda each: each.span)
+    return sorted([*kept, *new], key=lambda each: tuple(each.span))
 
 
 def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str]) -> list[TermUse]:
     """Return what became of the terms of a sentence in another translation, which no search has made."""
-    matcher = TermMatcher.without_terms(languages)
-    forbidden = [(use.found,) if use.status == "forbidden" else () for use in uses]
-    terms = [Term(use.term, tuple(use.wanted), words) for use, words in zip(uses, forbidden, strict=True)]
-    matches = matcher.match([Occurrence(term, use.span) for term, use in zip(terms, uses, strict=True)], target)
+    terms = [Term(use.term, use.wanted, (use.found,) if use.status == "forbidden" else ()) for use in uses]
+    occurrences = [Occurrence(term, use.span) for term, use in zip(terms, uses, strict=True)]
+    matches = TermMatcher(Glossary(languages, ())).match(occurrences, target)
     reviewed = []
     for use, match in zip(uses, matches, strict=True):
+        status: TermStatus = "lost" if use.wanted else "forbidden"
+        found = "" if use.wanted else use.found
         if match is not None:
-            found = target[slice(*match.span)]
-            use = replace(use, found=found, status="met" if match.is_listed else "other_form", loss=0.0)
-        elif use.wanted:
-            use = replace(use, found="", status="lost", loss=0.0)
-        reviewed.append(use)
+            status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
+        reviewed.append(replace(use, found=found, status=status, loss=0.0))
     return reviewed

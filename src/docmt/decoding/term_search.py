@@ -11,8 +11,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from docmt.decoding.long_sentences import Align, Key, PieceTranslator, Rows, make_translation
+from docmt.decoding.missing_text import count_missing, find_doubtful
 from docmt.decoding.openings import Opening
 from docmt.decoding.translation_results import (
     Hypothesis,
@@ -75,6 +77,18 @@ class _Case:
             for number, (occurrence, match) in enumerate(zip(self.occurrences, self.matches, strict=True))
             if match is None and number not in self.searched and occurrence.term.targets
         ]
+
+
+class _Change(NamedTuple):
+    """A new translation of a sentence that meets more terms."""
+
+    sentence: TranslatedSentence
+    matches: Sequence[Match | None]
+    loss: float
+    """nats that it costs"""
+    is_free: bool
+    """whether it may cost anything"""
+    is_accepted: bool
 
 
 @dataclass(frozen=True)
@@ -260,9 +274,22 @@ class TermSearch:
             wholes[linked[index]] = [[*words, eos] for words in self._translator.encode(texts, "target")]
         searched = self._run(list(zip(cases, openings, strict=True)), stops=False)
         closed = self._run(list(zip(cases, wholes, strict=True)), stops=True)
-        for (index, hypotheses), (_, others) in zip(searched, closed, strict=True):
-            if hypotheses or others:
-                self._choose(cases[index], places[index], [*hypotheses, *others])
+        changes = {
+            index: change
+            for (index, hypotheses), (_, others) in zip(searched, closed, strict=True)
+            if (change := self._choose(cases[index], places[index], [*hypotheses, *others]))
+        }
+        lacking = self._find_lacking(cases, changes)
+        for index, change in changes.items():
+            self._change(cases[index], change, change.is_accepted and (change.is_free or index not in lacking))
+
+    def _find_lacking(self, cases: Sequence[_Case], changes: Mapping[int, _Change]) -> set[int]:
+        """Return the changes whose sentences lack text that they had before."""
+        numbers = {index: (cases[index].document, cases[index].number) for index in changes}
+        doubtful = find_doubtful(self._documents, {numbers[n]: [each.sentence] for n, each in changes.items()})
+        after = count_missing(doubtful, self._align)
+        before = count_missing({key: [self._translations[key[0]][key[1]]] for key in after}, self._align)
+        return {index for index, key in numbers.items() if after.get(key, 0) > before.get(key, 0)}
 
     def _find_place(
         self, target: str, missing: int, occurrences: Sequence[Occurrence], links: Sequence[WordLink]
@@ -308,7 +335,7 @@ class TermSearch:
         """Return the openings to try for a term: the translation so far, free words, and a form of the term."""
         if place.occurrence is None:
             return []
-        target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence.term)
+        target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence)
         if place.around:
             whole = self._encode(place.around[0], 0, place.begin(forms[0], True) + place.around[1])
             rows = [[*whole, self._translator.tokenizer.specials.eos]] if whole else []
@@ -351,8 +378,8 @@ class TermSearch:
                 return [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
         return []
 
-    def _choose(self, case: _Case, place: _Place, hypotheses: Sequence[Hypothesis]) -> None:
-        """Take the best new translation of a sentence, if it meets more terms and costs little enough.
+    def _choose(self, case: _Case, place: _Place, hypotheses: Sequence[Hypothesis]) -> _Change | None:
+        """Return the best new translation of a sentence, if one meets more terms.
 
         A translation without the word that stood for the term is better. Terms that are kept, and sentences that are
         nothing but a term, may cost anything.
@@ -379,13 +406,9 @@ class TermSearch:
                 )
                 better.append((rank, loss, target, matches, hypothesis))
         if not better:
-            return
+            return None
         (is_accepted, *_), loss, target, matches, hypothesis = max(better, key=lambda each: each[0])
-        gained = [n for n, each in enumerate(matches) if each is not None and case.matches[n] is None]
-        if not is_accepted:
-            case.refused |= dict.fromkeys(gained, loss)
-            return
-        case.sentence = replace(
+        new = replace(
             sentence,
             target=target,
             score=hypothesis.sentence_scores[0],
@@ -393,7 +416,15 @@ class TermSearch:
             tokens=hypothesis.sentence_tokens[0],
             token_ids=hypothesis.sentences[0],
         )
-        case.matches, case.loss = matches, case.loss + loss
+        return _Change(new, matches, loss, is_free, is_accepted)
+
+    def _change(self, case: _Case, change: _Change, is_accepted: bool) -> None:
+        """Take a new translation of a sentence, or note that it is refused."""
+        gained = [n for n, each in enumerate(change.matches) if each is not None and case.matches[n] is None]
+        if not is_accepted:
+            case.refused |= dict.fromkeys(gained, change.loss)
+            return
+        case.sentence, case.matches, case.loss = change.sentence, change.matches, case.loss + change.loss
         case.searched |= set(gained)
         self._translations[case.document][case.number] = case.sentence
 

@@ -438,12 +438,12 @@ def check_pairs(pairs: Iterable[Any]) -> None:
             raise DocmtError(f"{quote(pair)} is not a pair. Give (source, target) for each document.")
 
 
-def check_sizes(pairs: Iterable[tuple[Document, Document]]) -> None:
-    """Raise DocmtError where a document and its translation have unequal numbers of sentences."""
+def check_lengths(pairs: Sequence[tuple[Document, Document]]) -> None:
+    """Raise DocmtError for a source and a target of unequal numbers of sentences."""
     for source, target in pairs:
-        if len(source) != len(target):
+        if len(source.sentences) != len(target.sentences):
             name = f"document {source.id}" if source.id else "the document"
             raise DocmtError(
-                f"{name} has {len(source)} source but {len(target)} target sentences. Give one target sentence for "
-                "each."
+                f"{name} has {len(source.sentences)} source but {len(target.sentences)} target sentences. Give one "
+                "target sentence for each."
             )

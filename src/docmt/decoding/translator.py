@@ -45,8 +45,8 @@ from docmt.decoding.translation_results import (
     Translation,
     WordLink,
     check_documents,
+    check_lengths,
     check_pairs,
-    check_sizes,
     log_warnings,
 )
 from docmt.documents import Document, unwrap_lines
@@ -55,8 +55,8 @@ from docmt.documents.words import normalize_characters
 from docmt.model import TranslationModel
 from docmt.model.noise import ContextNoise
 from docmt.model.products import Precision, precision_context
-from docmt.terms import Glossary
-from docmt.terms.matching import TermMatcher, TermMode
+from docmt.terms.glossary import Terms
+from docmt.terms.matching import TermMatcher, TermMode, make_matcher
 from docmt.text.tokenizer import SIDES, Side
 
 __all__ = ["PartialTranslation", "ResumePoint", "TranslatedSentence", "Translation", "Translator"]
@@ -144,20 +144,24 @@ class Translator:
         return self._model.device
 
     @overload
-    def translate(self, source: str) -> str: ...
+    def translate(self, source: str, *, terms: Terms | None = None) -> str: ...
     @overload
-    def translate(self, source: Document) -> Translation: ...
+    def translate(self, source: Document, *, terms: Terms | None = None) -> Translation: ...
     @overload
-    def translate(self, source: list[str] | tuple[str, ...]) -> list[str]: ...
+    def translate(self, source: list[str] | tuple[str, ...], *, terms: Terms | None = None) -> list[str]: ...
     @overload
-    def translate(self, source: list[Document] | tuple[Document, ...]) -> list[Translation]: ...
-    def translate(self, source: Any) -> Any:
+    def translate(
+        self, source: list[Document] | tuple[Document, ...], *, terms: Terms | None = None
+    ) -> list[Translation]: ...
+    def translate(self, source: Any, *, terms: Terms | None = None) -> Any:
         """Translate a source: text for text, a Translation for a Document, a list for a list or tuple.
 
         A text is one document of any number of sentences and paragraphs, and so is each text of a list. The sentences
         of one document are `Document.from_sentences([...])`. Warnings about a text (see `Translation.warnings`) are
-        logged. Raises DocmtError for any other type.
+        logged. terms: see `with_terms`, in place of those of this translator. Raises DocmtError for any other type.
         """
+        if terms is not None:
+            return self.with_terms(terms).translate(source)
         if not isinstance(source, list | tuple):
             return self.translate([source])[0]
         translations = self.translate_all(source)
@@ -369,15 +373,16 @@ class Translator:
         other.search = search
         return other.with_terms(self.terms)
 
-    def with_terms(self, terms: Glossary | TermMatcher | None, mode: TermMode = "prefer") -> Translator:
+    def with_terms(self, terms: Terms | TermMatcher | None, mode: TermMode = "prefer") -> Translator:
         """Return a translator with the same model, which is not copied, whose translations have these terms.
 
-        mode: of a glossary. `TranslatedSentence.terms` has what became of them. Raises DocmtError for another search.
+        terms: a glossary, or a mapping as of `Glossary.from_pairs`. `TranslatedSentence.terms` says what became of
+        each. Raises DocmtError for terms that cannot be used, and for another search.
         """
         check_choice("mode", mode, get_args(TermMode))
         self.search.check_terms(terms)
         other = copy(self)
-        other.terms = TermMatcher(terms, mode) if isinstance(terms, Glossary) else terms
+        other.terms = make_matcher(terms, self.languages, mode)
         return other
 
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:
@@ -441,14 +446,9 @@ class Translator:
         meaning.
         """
         check_pairs(pairs)
-        documents = [
-            (
-                self._to_document(source, "source"),
-                target.document if isinstance(target, Translation) else self._to_document(target, "target"),
-            )
-            for source, target in pairs
-        ]
-        check_sizes(documents)
+        texts = [(source, target.document if isinstance(target, Translation) else target) for source, target in pairs]
+        documents = [(self._to_document(one, "source"), self._to_document(other, "target")) for one, other in texts]
+        check_lengths(documents)
         sources, targets = (
             [self.encode(sides[index].sentences, side) for sides in documents] for index, side in enumerate(SIDES)
         )

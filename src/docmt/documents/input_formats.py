@@ -34,6 +34,7 @@ from typing import Literal, NamedTuple
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK, STANDARD, plain_name, read_lines
+from docmt.core.settings import read_package_yaml
 
 DOCUMENT_MARK = "<d>"
 """The line that opens a document in a text file of one sentence a line."""
@@ -66,78 +67,23 @@ class FileFormat(NamedTuple):
         return self.reader.partition(".")[0]
 
 
-_ODF, _XLIFF = (".odt", ".odp", ".ods"), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff", ".txlf")
-_MARKDOWN = (".md", ".markdown", ".mdown", ".mkd", ".mdx", ".rmd", ".qmd")
-_OFFICE, _SUBTITLES = "an office document", "a subtitle file"
-_TABLE = (
-    FileFormat("html", (".html", ".htm"), "html_pages.read", "a web page", is_checked=True),
-    FileFormat("xhtml", (".xhtml",), "html_pages.read_xhtml", "a web page", is_checked=True),
-    FileFormat("epub", (".epub",), "epub_books.read", _OFFICE, is_checked=True),
-    FileFormat("markdown", _MARKDOWN, "markdown_texts.read", "Markdown", is_checked=True, has_fields=True),
-    FileFormat("docx", (".docx",), "word_documents.read", _OFFICE, is_checked=True),
-    FileFormat("pptx", (".pptx",), "presentations.read", _OFFICE, is_checked=True),
-    FileFormat("xlsx", (".xlsx",), "workbooks.read", _OFFICE, is_checked=True),
-    FileFormat("odf", _ODF, "open_documents.read", _OFFICE, is_checked=True),
-    FileFormat("srt", (".srt",), "subtitles.read", _SUBTITLES, is_checked=True),
-    FileFormat("vtt", (".vtt",), "subtitles.read", _SUBTITLES, is_checked=True),
-    FileFormat("xliff", _XLIFF, "xliff_files.read", "an XLIFF file"),
-    FileFormat("po", (".po", ".pot"), "gettext_files.read", "a gettext file"),
-    FileFormat("json", (".json", ".arb"), "json_files.read", "plain JSON", has_fields=True),
-    FileFormat("notebook", (".ipynb",), "json_files.read_notebook", "a notebook"),
-    FileFormat("strings", (".properties", ".strings"), "string_files.read", "a file of strings"),
-    FileFormat("tsv", (".tsv", ".csv"), "table_files.read", "", has_fields=True),
-    FileFormat("tmx", (".tmx",), "", "a translation memory"),
-    FileFormat("xml", (".xml",), "", "an XML file"),
-    FileFormat("sgml", (".sgm", ".sgml"), "", "an SGML file"),
-    FileFormat("pdf", (".pdf",), "", "a PDF document"),
-)
+_DATA = read_package_yaml("docmt.documents", "input_formats.yaml", typed=True)
+_TABLE = [
+    FileFormat(
+        name,
+        tuple(values["suffixes"].split()),
+        values.get("reader", ""),
+        values.get("description", ""),
+        is_checked=values.get("check", False),
+        has_fields=values.get("fields", False),
+    )
+    for name, values in _DATA["formats"].items()
+]
 _BY_NAME = {each.name: each for each in _TABLE}
 _BY_SUFFIX = {suffix: each for each in _TABLE for suffix in each.suffixes}
 FORMATS = {each.name: each for each in _TABLE if each.reader}
 """The formats that are read as units, by name."""
-_BEGINNINGS = {
-    "html": r"(?i)<!doctype html|<html[\s>]",
-    "vtt": r"WEBVTT(\s|$)",
-    "srt": r"\d+\s*\n\s*\d+:\d\d:\d\d[,.]\d+\s*-->",
-    "po": r"(?:#[^\n]*\n\s*)*msgid\s+\"\"\s*msgstr\s",
-    "xliff": r"(?s)<(.*<)?xliff[\s>]",
-    "xhtml": r"(?s)<\?xml.*<html[\s>]",
-    "xml": r"<\?xml\s",
-    "sgml": r"(?i)<(?:refset|srcset|tstset|mteval|doc\s[^>]*docid=)|<!doctype (?!html)",
-    "pdf": r"%PDF-\d",
-}
-_PACKAGES = {
-    b"word/document": "docx",
-    b"ppt/presentation": "pptx",
-    b"xl/workbook": "xlsx",
-    b"application/epub+zip": "epub",
-    b"application/vnd.oasis.opendocument": "odf",
-}
-"""Names in the directories of zip packages."""
-_SAVE_AS = {
-    suffix: formats
-    for formats, suffixes in {
-        "docx without macros": ".doc .rtf .docm .dotm .dotx",
-        "pptx without macros": ".ppt .pptm .ppsx .ppsm .potx",
-        "xlsx without macros": ".xls .xlsm .xlsb .xltx",
-        "odt or docx": ".fodt .ott .sxw .pages .wps .wpd .odm",
-        "odp or pptx": ".fodp .otp .key .odg .fodg",
-        "ods or xlsx": ".fods .ots .numbers",
-        "srt or vtt": ".ass .ssa .sub .idx .sbv .ttml .dfxp .itt .scc .stl .smi .sami .lrc .usf .mpl",
-        "JSON": ".yml .yaml .ini .toml .cfg .conf .env .plist .jsonc .json5 .hjson",
-        "Markdown, for example with pandoc": ".tex .latex .bib .rst .org .adoc .asciidoc .textile .wiki .mediawiki "
-        ".typ .creole .t2t .pod .texi",
-        "HTML": ".svg .mht .mhtml .shtml .xht .dita .docbook .dbk .hbs .ejs .erb .haml .pug .j2 .jinja .jinja2 .jsp "
-        ".asp .aspx .liquid .mustache .tmpl .twig",
-        "XLIFF": ".resx .resw .xcstrings .stringsdict .tbx .txml .ttx",
-        "epub": ".mobi .azw .azw3 .fb2",
-        "a text file": ".eml .msg .mbox .ics .vcf",
-        "JSON, gettext or XLIFF (its messages)": ".bash .bat .c .cpp .css .dart .go .gradle .graphql .h .java .js "
-        ".jsx .kt .kts .less .lua .m .php .proto .ps1 .py .r .rb .rs .scala .scss .sql .swift .svelte "
-        ".tsx .vue",
-    }.items()
-    for suffix in suffixes.split()
-}
+_SAVE_AS = {suffix: formats for formats, suffixes in _DATA["save_as"].items() for suffix in suffixes.split()}
 """Formats that docmt does not read, with those to save them as."""
 _EXTRACT = "Extract the text, for example with pandoc FILE -t plain, and translate that"
 _AS_LINES = "into a file with one sentence a line, and translate that with --layout lines"
@@ -151,33 +97,9 @@ _ADVICE = {
 _FORCE_TEXT = ", or read it as plain text with --layout text"
 
 
-_TEXT_LOOKS = (
-    ("po", r'^msgid "', 1),
-    ("RTF", r"\A\{\\rtf", 1),
-    ("subtitles", r"^(?:\{\d+\}\{\d|\[\d+:\d\d[.:]\d|Dialogue: \d|\[Events\]|\d+:\d\d:\d\d[.,]\d+ *(?:,|--))", 2),
-    ("program code", r"\A#!|<\?php|^@@ -\d|^BEGIN:V|^\s*SELECT\s[\w*.,\s]{1,99}\sFROM\s|^INSERT INTO|^CREATE TABLE", 1),
-    ("html", r"</[A-Za-z][\w:.-]*>|<(?:[abipu]|body|br|div|h\d|img|li|[ou]l|span|table|t[dhr])(?=[\s/>])[^<>]*>", 2),
-    ("json", r'\A\s*[{\[]\s*(["{\[]|$)', 1),
-    ("reStructuredText", r"^\.\. (?:\|.+\| )?[\w-]+::|:\w+:`[^`]", 1),
-    ("markdown", r"\[[^\[\]]+\]\([^()\s]+\)", 1),
-    ("markdown", r"^#{1,6} \S|^(?:```|~~~)", 3),
-    ("LaTeX", r"\\(?:documentclass|usepackage|begin|section|item|chapter|[a-z]+\{)\b", 2),
-    ("wiki markup", r"^==+ .* ==+$|\[\[[^\[\]]+\]\]|'''", 2),
-    ("YAML", r"^\s*(?:- )?[a-z_][\w.-]*:(?: .*)?$", 3),
-    ("settings", r"^\[[\w. -]+\]$|^[\w.-]+ ?= ?\S", 2),
-    (
-        "program code",
-        r"[{}][;,]?$|^#include|\w!?\(.*\);$|^(?:import|package|using) [\w.]+;?$|^\s*return\b.{0,20}$"
-        r"|^\s*(?:class|const|def|for|from|function|if|import|let|public|return|var)\b.*[;:{)\]]$",
-        3,
-    ),
-)
-"""Names of formats, regular expressions, and how often these match at least in a text that looks like one."""
-
-
 def guess_markup(text: str) -> str:
     """Return what a text without the name of a format looks like: a format, "LaTeX" or "program code", or nothing."""
-    for name, look, least in _TEXT_LOOKS:
+    for name, look, least in _DATA["looks"]:
         if len(re.findall(look, text[:_HEAD], re.MULTILINE)) >= least:
             return name
     lines = text[:_HEAD].strip().splitlines()[:_ROWS]
@@ -203,7 +125,7 @@ def find_format(path: Path | str, data: bytes = b"") -> FileFormat | None:
     if format := find_format_of_name(path):
         return format
     if data.startswith(b"PK\3\4"):
-        return next((FORMATS[name] for mark, name in _PACKAGES.items() if mark in data), None)
+        return next((FORMATS[name] for mark, name in _DATA["packages"].items() if mark.encode() in data), None)
     format = _match_beginning(data[:_HEAD].removeprefix(BYTE_ORDER_MARK.encode()).decode("latin-1"))
     return format if format and format.reader else None
 
@@ -216,7 +138,7 @@ def _looks_like_json_lines(data: bytes) -> bool:
 
 def _match_beginning(text: str) -> FileFormat | None:
     head = text[:_HEAD].lstrip()
-    return next((_BY_NAME[name] for name, beginning in _BEGINNINGS.items() if re.match(beginning, head)), None)
+    return next((_BY_NAME[name] for name, beginning in _DATA["beginnings"].items() if re.match(beginning, head)), None)
 
 
 def detect_format(path: Path | str, text: str) -> Literal["text", "jsonl"]:

@@ -35,9 +35,17 @@ Ranges: TypeAlias = Sequence[Sequence[tuple[int, int]]]
 Sentence = TypeVar("Sentence")
 """Text or token ids of a sentence."""
 
-METRIC_NAMES = {"s_bleu": "s-BLEU", "d_bleu": "d-BLEU", "chrf": "chrF", "d_chrf": "d-chrF", "ter": "TER"}
+TEXT_METRICS = {"s_bleu": "s-BLEU", "d_bleu": "d-BLEU", "chrf": "chrF", "d_chrf": "d-chrF", "ter": "TER"}
+TERM_METRICS = {
+    "terms": "terms",
+    "terms_listed": "as listed",
+    "terms_base": "first form",
+    "consistency": "consistency",
+    "repeated": "repeated",
+}
+METRIC_NAMES = {**TEXT_METRICS, "chrf_pp": "chrF++", **TERM_METRICS}
 """Printed names by the names in `Evaluation` and JSON, in table order."""
-SENTENCE_METRICS = ("s_bleu", "chrf", "ter")
+SENTENCE_METRICS = ("s_bleu", "chrf", "ter", "chrf_pp", "terms", "terms_listed", "terms_base", "repeated")
 """Metrics that compare sentence with sentence."""
 Statistics: TypeAlias = NDArray[Any]
 """Integers, but floats for TER, which averages the lengths of several references."""
@@ -176,6 +184,8 @@ class MetricScore:
     documents: NDArray[np.int64] = field(repr=False, compare=False)
     formula: Callable[[Statistics], Scores] = field(repr=False, compare=False)
     lower_is_better: bool = False
+    reference: float | None = None
+    """score of the reference itself, of metrics of terms"""
 
     @property
     def segments(self) -> int:
@@ -191,7 +201,8 @@ class MetricScore:
         return summed
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("name", "score", "signature", "segments")}
+        names = ("name", "score", "signature", "segments", *["reference"] * (self.reference is not None))
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -330,10 +341,13 @@ class Evaluation:
     brevity_penalty: float
     length_ratio: float
     undefined: str | None = None
+    terms: Mapping[str, MetricScore | None] = field(default_factory=dict)
+    """scores of terms, with a glossary"""
 
     def scores(self) -> dict[str, MetricScore | None]:
         """Return the scores by name in table order, None if undefined. TER is included only if configured."""
-        return {name: getattr(self, name) for name in METRIC_NAMES if name != "ter" or self.config.ter}
+        names = [name for name in TEXT_METRICS if name != "ter" or self.config.ter]
+        return {name: getattr(self, name) for name in names} | dict(self.terms)
 
     def format(self) -> str:
         """Return a table with a line per metric (segments and signature), then the counts."""
@@ -342,8 +356,8 @@ class Evaluation:
             if metric is not None:
                 size = format_count(metric.segments, "sentence" if key in SENTENCE_METRICS else self.config.unit)
                 rows[METRIC_NAMES[key]] = (f"{metric.score:.2f}", size, metric.signature)
-        width = max(len(size) for _, size, _ in rows.values())
-        lines = [f"{name:<6}  {score:>6}  {size:>{width}}  {text}" for name, (score, size, text) in rows.items()]
+        width, names = (max(map(len, each)) for each in ([size for _, size, _ in rows.values()], rows))
+        lines = [f"{name:<{names}}  {score:>6}  {size:>{width}}  {text}" for name, (score, size, text) in rows.items()]
         lines.append(
             f"{format_count(self.documents, 'document')}, {format_count(self.sentences, 'sentence')}, "
             f"brevity penalty {self.brevity_penalty:.3f}, length ratio {self.length_ratio:.3f}"
@@ -361,7 +375,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the sufficient statistics as JSON values. `ter` is the score, not the setting."""
-        scores = {key: getattr(self, key) for key in METRIC_NAMES}
+        scores = {key: getattr(self, key) for key in TEXT_METRICS} | dict(self.terms)
         return {
             **asdict(self.config),
             "documents": self.documents,

@@ -52,6 +52,7 @@ BUCKET_NAMES = (
 """Bucket names in order of position."""
 _TOLERANCE = 1e-9  # sums of floats in another order differ in the last digits
 _MAX_WEIGHTS = 2**22  # elements of a weight matrix: 32 MiB
+_MOST_COLUMNS = 6  # metrics side by side
 _ROW_MULTIPLE = 32  # one random number gives 32 random bits, so chunks of other sizes would draw other bits
 
 Formula: TypeAlias = Callable[[Statistics], Scores]
@@ -327,8 +328,12 @@ class Comparison:
         """Return the table, the signatures and the notes as text."""
         rows = self.rows()
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-        lines += [f"{METRIC_NAMES[key]:<6}  {text}" for key, text in self.signatures().items()]
+        lines = []
+        for first in range(1, len(widths), _MOST_COLUMNS):
+            columns = [0, *range(first, min(first + _MOST_COLUMNS, len(widths)))]
+            lines += ["  ".join(row[n].ljust(widths[n]) for n in columns).rstrip() for row in rows]
+        width = max(len(METRIC_NAMES[key]) for key in self.outcomes)
+        lines += [f"{METRIC_NAMES[key]:<{width}}  {text}" for key, text in self.signatures().items()]
         return "\n".join([*lines, *self.notes()])
 
     def to_markdown(self) -> str:

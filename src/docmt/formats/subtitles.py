@@ -79,7 +79,11 @@ _LEAD = re.compile(
 """Dash, >> or name of a speaker, marks of music, or brackets that alphabets do not have, before a text."""
 _TAIL = re.compile(rf"(?:{_GAP}(?:{_MUSIC}|[》〉」』】〕⟫＞›]|(?<=\s)[#~*]+|[*/_]|[-–—‐]{{2,}})){{0,50}}+{_GAP}$")
 _TAGS = r"(?:<[^<>]*>|\{(?:\\|[A-Za-z]:)[^{}]*\}|[ \t]){0,50}+"
-_SPEAKER_LINE = re.compile(rf"{_NEWLINE}(?={_GAP}(?:{_SPEAKER})|{_TAGS}(?:{_LEAD.pattern})\S)")
+_NEXT_SPEAKER = re.compile(
+    rf"{_NEWLINE}(?={_GAP}(?:{_SPEAKER})|{_TAGS}(?:{_LEAD.pattern})\S)"
+    rf"|(?:(?<=[!?…\x22”»)\]>])|(?<=[a-zß-ÿ\d]\.))[ \t]+(?={_TAGS}(?:[-–—‐]{_GAP}[^\W\d_a-zß-ÿ]|{_SPEAKER}))"
+)
+"""At the beginning of a line, or after a sentence."""
 _VOICE = re.compile(r"<v[.\s][^<>]*>", re.IGNORECASE)
 _FINAL = re.compile(r"(?:[.!?…。！？؟।♪♫🎵🎶》〉】⟫]|&#\w+;)[\"'”’“»«)\]」』）】]*\s*$")
 _SOUND = re.compile(r"[\[(（【].*[\])）】]$", re.DOTALL)
@@ -240,8 +244,8 @@ def _read_seconds(parts: Sequence[str | None]) -> float:
 def _read_turns(text: str, start: int, end: int, first: float, last: float, name: str, is_vtt: bool) -> list[_Turn]:
     """Return the turns of a cue, without empty ones."""
     whole = _find_undivided(text, start, end)
-    lines = (match.start() for match in _SPEAKER_LINE.finditer(text, start, end))
-    starts = [start, *(place for place in lines if place not in whole), end]
+    places = (match.start() for match in _NEXT_SPEAKER.finditer(text, start, end))
+    starts = [start, *(place for place in places if place not in whole), end]
     turns = []
     for begin, stop in pairwise(starts):
         tokens = _find_tokens(text, begin, stop, is_vtt, whole)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from docmt.core.errors import DocmtError
 from docmt.model import noise
-from docmt.model.families.conventions import PADDING_ID, Family
+from docmt.model.families import PADDING_ID, Family
 from docmt.model.transformer_config import TransformerConfig
 
 # The published code counts positions from the padding id (1) plus one.

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import build, check_fields, check_number, field_range, flatten, short_repr, to_mapping
-from docmt.model.families import FAMILIES, Family
-from docmt.model.families.conventions import ENCODER_SIZES
+from docmt.model.families import ENCODER_SIZES, FAMILIES, Family
 from docmt.model.systems import (
     SYSTEMS,
     Cadec,

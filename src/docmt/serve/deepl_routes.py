@@ -17,7 +17,7 @@ from starlette.routing import Route
 from docmt.documents.input_formats import FORMATS, FileFormat
 from docmt.formats.language_codes import primary_language
 from docmt.formats.units import ALL_TAGS, TagRules
-from docmt.serve.glossary_routes import read_ids, read_terms
+from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import ACTIVE, DocumentOptions
 from docmt.serve.model_pool import language_name, list_pairs
@@ -59,10 +59,13 @@ async def _read(request: Request, is_upload: bool = False) -> tuple[ServiceState
 
 
 def _check_refused(values: RequestValues) -> None:
-    """Raise RequestError for parameters that would change the translation, and cannot be honoured."""
+    """Raise RequestError for parameters that would change the translation, and cannot be honoured as they are."""
     for name in _REFUSED:
         if values.fields.get(name):
             raise RequestError(f"{name} is not supported here: leave it out")
+    names_glossary = values.fields.get("glossary_id") or values.fields.get("glossary_ids")
+    if names_glossary and not values.text("source_lang"):
+        raise RequestError("source_lang is missing: a glossary needs it")
     values.choice("formality", _KIND_WORDS, "default")
 
 
@@ -71,14 +74,6 @@ def _choose(state: ServiceState, values: RequestValues, text: str) -> ChosenMode
     if not target:
         raise RequestError("target_lang is missing: send the code of a language, such as FR")
     return choose_model(state.engine, values.text("source_lang"), target, text)
-
-
-async def _read_terms(state: ServiceState, values: RequestValues, owner: str) -> tuple[tuple[str, ...], str]:
-    """Return the glossaries that the request names, and their entries. Raises RequestError without source_lang."""
-    ids, source = read_ids(values), values.text("source_lang")
-    if ids and not source:
-        raise RequestError("source_lang is missing: a glossary needs it")
-    return ids, await read_terms(state, ids, owner, source, values.text("target_lang"))
 
 
 async def translate(request: Request) -> Response:
@@ -95,8 +90,8 @@ async def translate(request: Request) -> Response:
     items = [await _make_item(state, *pair, markup, tags, split) for pair in zip(texts, chosen, strict=True)]
     named = [each.name for each in chosen if each.name]
     before = await state.engine.segment(named[0], context) if named and context else NO_CONTEXT
-    _, entries = await _read_terms(state, values, owner)
-    terms = await state.engine.make_matcher(named[0], entries) if named else None
+    _, entries = await read_terms(state, values, owner, chosen[0]) if named else ((), "")
+    terms = await state.engine.make_matcher(chosen[0].name, entries) if entries else None
     options = TextOptions(before, terms=terms, is_document=is_document)
     rows = await translate_items(request, state.engine, [each.name for each in chosen], items, options)
     translations = [
@@ -182,9 +177,9 @@ async def create_document(request: Request) -> Response:
     name = file_name(values.text("filename") or upload.filename, "document.txt")
     if (format := values.text("output_format").lower()) and not name.lower().endswith(f".{format}"):
         raise RequestError(f"output_format is {format}, but the file keeps its format: leave it out")
-    ids, entries = await _read_terms(state, values, owner)
-    model = _choose(state, values, "").name
-    options = DocumentOptions(model=model, name=name, glossary_ids=ids, entries=entries)
+    chosen = _choose(state, values, "")
+    ids, entries = await read_terms(state, values, owner, chosen)
+    options = DocumentOptions(model=chosen.name, name=name, glossary_ids=ids, entries=entries)
     status = await start_job(request, upload, options, owner)
     return JSONResponse({"document_id": status.id, "document_key": _document_key(status.id)})
 

@@ -24,7 +24,7 @@ from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
 from docmt.model.products import Precision
 from docmt.serve.model_pool import ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
-from docmt.serve.work_queue import LANES, Lane, Overloaded, Work, WorkQueue
+from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher, TermMode
 
@@ -50,6 +50,15 @@ _UNKNOWN_SPEED = 1000.0
 _SMOOTHING = 0.3  # of tokens per second: the share of the last turn
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
+
+
+class Overloaded(DocmtError):  # noqa: N818 - as HTTP calls it
+    """What waits has reached its bound."""
+
+    def __init__(self, message: str, retry_after: int) -> None:
+        """retry_after: seconds."""
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True)

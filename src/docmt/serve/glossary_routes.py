@@ -17,52 +17,39 @@ from starlette.routing import Route
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_words
 from docmt.formats.language_codes import primary_language
-from docmt.serve.glossary_store import (
-    MAX_BYTES,
-    Entries,
-    NoSuchDictionary,
-    NoSuchGlossary,
-    Pair,
-    StoredGlossary,
-    make_pair,
-    parse_entries,
-)
+from docmt.serve.glossary_store import MAX_BYTES, Entries, GlossaryError, Pair, StoredGlossary, make_pair, parse_entries
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.model_pool import list_pairs
 from docmt.serve.service_state import ServiceState, get_state
+from docmt.serve.text_translation import ChosenModel
 
 _FORBIDDEN = 403
 _MOST_IDS = 5
-_MOST_ARRIVING = 4
-"""Large glossaries of a key that arrive at one time."""
+_MOST_ARRIVING = 16
+"""Glossaries of a key that arrive at one time."""
 _TSV = "text/tab-separated-values"
 Result = TypeVar("Result")
 
 
-def read_ids(values: RequestValues) -> tuple[str, ...]:
-    """Return the glossaries that a request names: glossary_id, or glossary_ids, a list or with commas between them."""
-    names = [name for name in ("glossary_id", "glossary_ids") if values.fields.get(name)]
-    if len(names) > 1:
-        raise RequestError("glossary_id and glossary_ids do not go together: leave one of them out")
-    texts = values.texts(names[0]) if names else []
-    ids = tuple(dict.fromkeys(id.strip() for text in texts for id in text.split(",") if id.strip()))
-    if len(ids) > _MOST_IDS:
-        raise RequestError(f"glossary_ids has {len(ids)} ids: send at most {_MOST_IDS}")
-    return ids
+async def read_terms(
+    state: ServiceState, values: RequestValues, owner: str, chosen: ChosenModel
+) -> tuple[tuple[str, ...], str]:
+    """Return the ids of the glossaries that a request names, and their entries for the languages of a model.
 
-
-async def read_terms(state: ServiceState, ids: tuple[str, ...], owner: str, source: str, target: str) -> str:
-    """Return the entries of glossaries for a pair of languages (`GlossaryStore.merge`); of none, an empty text.
-
-    Raises RequestError where one has no entries for it, and NoSuchGlossary.
+    The fields are glossary_id, or glossary_ids, a list or with commas between them. Raises RequestError and
+    GlossaryError.
     """
+    names = [name for name in ("glossary_id", "glossary_ids") if values.fields.get(name)]
+    texts = values.texts(names[0]) if names else []
+    ids = tuple(dict.fromkeys(id.strip() for text in texts for id in text.split(",")))
+    if len(names) > 1 or len(ids) > _MOST_IDS:
+        raise RequestError(f"send either glossary_id, or at most {_MOST_IDS} ids as glossary_ids")
     if not ids:
-        return ""
-    pair = primary_language(source), primary_language(target)
-    try:
-        return await asyncio.to_thread(state.glossaries.merge, owner, ids, pair)
-    except NoSuchDictionary as error:
-        raise RequestError(str(error)) from error
+        return (), ""
+    model = state.engine.describe_model(chosen.name)
+    languages = model.source_language or chosen.source, model.target_language or chosen.target
+    pair = primary_language(languages[0]), primary_language(languages[1])
+    return ids, await asyncio.to_thread(state.glossaries.read, owner, ids, pair)
 
 
 async def _call(request: Request, work: Callable[..., Result], *arguments: Any) -> Result:
@@ -71,15 +58,11 @@ async def _call(request: Request, work: Callable[..., Result], *arguments: Any) 
 
 
 async def _read_body(request: Request) -> RequestValues:
-    """Return the values of a request with entries. Raises RequestError if too many large ones arrive."""
+    """Return the values of a request with entries. Raises RequestError if too many arrive, as they are large."""
     state = get_state(request)
-    owner = state.find_owner(request, status=_FORBIDDEN)
-    length, small = request.headers.get("content-length", ""), state.config.max_body_bytes
-    if length.isdecimal() and int(length) <= small:
-        return await read_values(request, small)
-    arriving = f"glossaries of {owner}"
+    arriving = f"glossaries of {state.find_owner(request, status=_FORBIDDEN)}"
     if state.arriving[arriving] >= _MOST_ARRIVING:
-        raise RequestError("too many large glossaries arrive: try again later", 429, {"retry-after": "5"})
+        raise RequestError("too many glossaries arrive: try again later", 429, {"retry-after": "5"})
     state.arriving[arriving] += 1
     try:
         return await read_values(request, MAX_BYTES)
@@ -96,21 +79,18 @@ async def _read_dictionary(request: Request, values: RequestValues) -> tuple[Pai
         raise RequestError(str(error)) from error
     is_csv = values.choice("entries_format", ("tsv", "csv"), "tsv") == "csv"
     entries = await asyncio.to_thread(parse_entries, values.text("entries"), is_csv, pair)
-    usable = await asyncio.to_thread(lambda: sum(map(has_words, entries)))
-    request.state.terms = {"entries": len(entries), "usable": usable}
+    request.state.terms = {"entries": len(entries), "usable": sum(map(has_words, entries))}
     return pair, entries
 
 
 async def _read_dictionaries(request: Request, values: RequestValues) -> dict[Pair, Entries]:
     """Return the dictionaries of a request. Raises RequestError for two of the same languages."""
-    rows, dictionaries = values.fields.get("dictionaries") or [], dict[Pair, Entries]()
+    rows = values.fields.get("dictionaries") or []
     if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
         raise RequestError("dictionaries is no list of objects: send source_lang, target_lang and entries in each")
-    for row in rows:
-        pair, entries = await _read_dictionary(request, RequestValues(row))
-        if pair in dictionaries:
-            raise RequestError(f"there are two dictionaries for {' to '.join(pair)}: join them")
-        dictionaries[pair] = entries
+    dictionaries = dict([await _read_dictionary(request, RequestValues(row)) for row in rows])
+    if len(dictionaries) < len(rows):
+        raise RequestError("two dictionaries have the same languages: join them")
     return dictionaries
 
 
@@ -126,9 +106,8 @@ def _describe(request: Request, glossary: StoredGlossary) -> dict[str, Any]:
     if _is_version_3(request):
         return head | {"dictionaries": dictionaries}
     if len(dictionaries) != 1:
-        raise NoSuchGlossary(
-            f"version 2 has glossaries of one dictionary, and this one has {len(dictionaries)}: use version 3"
-        )
+        message = f"version 2 has glossaries of one dictionary, and this one has {len(dictionaries)}: use version 3"
+        raise GlossaryError(message, 404)
     return head | {"ready": True} | dictionaries[0]
 
 
@@ -136,30 +115,34 @@ def _is_version_3(request: Request) -> bool:
     return "/v3/" in request.url.path
 
 
+def _read_pair(request: Request) -> Pair:
+    """Return the languages in the query, after a check of the key."""
+    get_state(request).find_owner(request, status=_FORBIDDEN)
+    return make_pair(request.query_params.get("source_lang", ""), request.query_params.get("target_lang", ""))
+
+
 async def create_glossary(request: Request) -> Response:
     """Store a glossary: of version 2 with one dictionary, of version 3 with several."""
     values = await _read_body(request)
-    if _is_version_3(request):
-        dictionaries = await _read_dictionaries(request, values)
-        if not dictionaries:
-            raise RequestError("dictionaries is missing: send at least one")
-    else:
+    if not _is_version_3(request):
         dictionaries = dict([await _read_dictionary(request, values)])
+    elif not (dictionaries := await _read_dictionaries(request, values)):
+        raise RequestError("dictionaries is missing: send at least one")
     made = await _call(request, get_state(request).glossaries.create, values.text("name"), dictionaries)
     return JSONResponse(_describe(request, made), 201)
 
 
 async def list_glossaries(request: Request) -> Response:
     """List the glossaries of a key; version 2 has those of one dictionary."""
-    listed = await _call(request, get_state(request).glossaries.list_owned)
-    shown = [each for each in listed if _is_version_3(request) or len(each.sizes) == 1]
-    return JSONResponse({"glossaries": [_describe(request, each) for each in shown]})
+    owned = await _call(request, get_state(request).glossaries.list_owned)
+    rows = [_describe(request, each) for each in owned if _is_version_3(request) or len(each.sizes) == 1]
+    return JSONResponse({"glossaries": rows})
 
 
 async def show_glossary(request: Request) -> Response:
     """Return a glossary without its entries."""
-    found = await _call(request, get_state(request).glossaries.find, request.path_params["id"])
-    return JSONResponse(_describe(request, found))
+    glossary = await _call(request, get_state(request).glossaries.find, request.path_params["id"])
+    return JSONResponse(_describe(request, glossary))
 
 
 async def delete_glossary(request: Request) -> Response:
@@ -171,40 +154,37 @@ async def delete_glossary(request: Request) -> Response:
 async def list_entries(request: Request) -> Response:
     """Return the entries: of version 2 as tab-separated values, of version 3 those of the languages in the query."""
     store, id = get_state(request).glossaries, request.path_params["id"]
-    glossary = await _call(request, store.find, id)
-    if _is_version_3(request):
-        pair = _read_pair(request)
-        entries = await _call(request, store.read_entries, id, pair)
-        row = {"source_lang": pair[0], "target_lang": pair[1], "entries": entries, "entries_format": "tsv"}
-        return JSONResponse({"dictionaries": [row]})
-    _describe(request, glossary)
-    return Response(await _call(request, store.read_entries, id, *glossary.sizes), media_type=_TSV)
-
-
-def _read_pair(request: Request) -> Pair:
-    get_state(request).find_owner(request, status=_FORBIDDEN)
-    return make_pair(request.query_params.get("source_lang", ""), request.query_params.get("target_lang", ""))
+    description = _describe(request, await _call(request, store.find, id))
+    pair = _read_pair(request) if _is_version_3(request) else (description["source_lang"], description["target_lang"])
+    entries = await _call(request, store.read, [id], pair)
+    if not _is_version_3(request):
+        return Response(entries, media_type=_TSV)
+    row = {"source_lang": pair[0], "target_lang": pair[1], "entries": entries, "entries_format": "tsv"}
+    return JSONResponse({"dictionaries": [row]})
 
 
 async def change_glossary(request: Request) -> Response:
     """Rename a glossary, or add entries to its dictionaries."""
-    values = await _read_body(request)
+    values, store = await _read_body(request), get_state(request).glossaries
     name = values.text("name") if values.fields.get("name") is not None else None
     dictionaries = await _read_dictionaries(request, values)
-    changed = await _call(request, get_state(request).glossaries.update, request.path_params["id"], name, dictionaries)
-    return JSONResponse(_describe(request, changed))
+    return JSONResponse(
+        _describe(request, await _call(request, store.change, request.path_params["id"], dictionaries, name))
+    )
 
 
 async def replace_dictionary(request: Request) -> Response:
     """Put a dictionary in the place of the one of its languages."""
     pair, entries = await _read_dictionary(request, await _read_body(request))
-    changed = await _call(request, get_state(request).glossaries.replace, request.path_params["id"], pair, entries)
-    return JSONResponse(_describe_dictionary(pair, changed.sizes[pair]))
+    values = request.path_params["id"], {pair: entries}, None, False
+    await _call(request, get_state(request).glossaries.change, *values)
+    return JSONResponse(_describe_dictionary(pair, len(entries)))
 
 
 async def delete_dictionary(request: Request) -> Response:
     """Delete the dictionary of the languages in the query."""
-    await _call(request, get_state(request).glossaries.delete, request.path_params["id"], _read_pair(request))
+    pair = _read_pair(request)
+    await _call(request, get_state(request).glossaries.delete, request.path_params["id"], pair)
     return Response(status_code=204)
 
 
@@ -212,27 +192,27 @@ async def list_glossary_languages(request: Request) -> Response:
     """List the pairs of languages of the models."""
     state = get_state(request)
     state.find_owner(request, status=_FORBIDDEN)
-    pairs = list_pairs(state.engine.describe_models()).items()
-    rows = [(source, target) for source, targets in pairs for target in targets]
-    named = dict.fromkeys((primary_language(source), primary_language(target)) for source, target in rows)
+    pairs = [(one, two) for one, others in list_pairs(state.engine.describe_models()).items() for two in others]
+    named = dict.fromkeys((primary_language(one), primary_language(two)) for one, two in pairs)
     return JSONResponse({"supported_languages": [{"source_lang": one, "target_lang": two} for one, two in named]})
 
 
-_GLOSSARIES, _GLOSSARY = "/{}/glossaries", "/{}/glossaries/{{id}}"
+_GLOSSARY = "/glossaries/{id}"
+_DICTIONARIES = "/v3/glossaries/{id}/dictionaries"
 ROUTES = [
     Route("/v2/glossary-language-pairs", list_glossary_languages),
     *(
-        Route(path.format(version), route, methods=[method])
+        Route(f"/{version}{path}", route, methods=[method])
         for version in ("v2", "v3")
         for path, method, route in (
-            (_GLOSSARIES, "POST", create_glossary),
-            (_GLOSSARIES, "GET", list_glossaries),
+            ("/glossaries", "POST", create_glossary),
+            ("/glossaries", "GET", list_glossaries),
             (_GLOSSARY, "GET", show_glossary),
             (_GLOSSARY, "DELETE", delete_glossary),
-            (_GLOSSARY + "/entries", "GET", list_entries),
+            (f"{_GLOSSARY}/entries", "GET", list_entries),
         )
     ),
-    Route("/v3/glossaries/{id}", change_glossary, methods=["PATCH"]),
-    Route("/v3/glossaries/{id}/dictionaries", replace_dictionary, methods=["PUT"]),
-    Route("/v3/glossaries/{id}/dictionaries", delete_dictionary, methods=["DELETE"]),
+    Route(f"/v3{_GLOSSARY}", change_glossary, methods=["PATCH"]),
+    Route(_DICTIONARIES, replace_dictionary, methods=["PUT"]),
+    Route(_DICTIONARIES, delete_dictionary, methods=["DELETE"]),
 ]

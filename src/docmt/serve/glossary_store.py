@@ -1,10 +1,9 @@
-"""Glossaries that clients store, by key: a name, and dictionaries of a pair of languages each, in a table in SQLite."""
+"""Glossaries that clients store, by key: a name, and dictionaries of a pair of languages each, in tables of SQLite."""
 
 from __future__ import annotations
 
 import csv
 import io
-import re
 import sqlite3
 import time
 import uuid
@@ -22,33 +21,29 @@ from docmt.terms.glossary import MAX_TERM_BYTES, clean_text
 Pair = tuple[str, str]
 """Languages of a dictionary, source and target, without regions."""
 Entries = dict[str, str]
-MAX_GLOSSARIES = 1000
+"""Targets by sources."""
+MAX_GLOSSARIES, MAX_OWNER_BYTES = 1000, 100 * 2**20
 """Of a key."""
-MAX_BYTES, MAX_ENTRIES = 10 * 2**20, 100_000
+MAX_ENTRIES, MAX_BYTES = 100_000, 10 * 2**20
 """Of a glossary, and of all that one request names."""
-MAX_OWNER_BYTES = 100 * 2**20
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS glossaries (
         number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL,
         created REAL NOT NULL
     );
     CREATE TABLE IF NOT EXISTS dictionaries (
-        glossary TEXT NOT NULL, source TEXT NOT NULL, target TEXT NOT NULL, size INTEGER NOT NULL,
-        bytes INTEGER NOT NULL, entries TEXT NOT NULL, PRIMARY KEY (glossary, source, target)
+        id TEXT NOT NULL, source TEXT NOT NULL, target TEXT NOT NULL, size INTEGER NOT NULL, bytes INTEGER NOT NULL,
+        entries TEXT NOT NULL, PRIMARY KEY (id, source, target)
     )
 """
 
 
-class NoSuchGlossary(DocmtError):  # noqa: N818 - as HTTP calls it
-    """There is no glossary of this id for this owner."""
+class GlossaryError(DocmtError):
+    """A glossary that is not there, or entries that cannot be used. status: of HTTP."""
 
-
-class NoSuchDictionary(NoSuchGlossary):
-    """A glossary has no dictionary of these languages."""
-
-
-class GlossaryRefused(DocmtError):  # noqa: N818 - an answer
-    """Entries or names that cannot be used, or a limit that is reached."""
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -63,58 +58,52 @@ class StoredGlossary:
     """number of entries of each dictionary"""
 
     def check_pair(self, pair: Pair) -> None:
-        """Raise NoSuchDictionary without a dictionary of these languages."""
+        """Raise GlossaryError without a dictionary of these languages."""
         if pair not in self.sizes:
-            has = ", ".join(map(" to ".join, self.sizes)) or "none"
-            raise NoSuchDictionary(f"glossary {self.id} has no dictionary for {' to '.join(pair)}: it has {has}")
+            present = ", ".join(map(" to ".join, self.sizes)) or "none"
+            message = f"glossary {self.id} has no dictionary for {' to '.join(pair)}: it has {present}"
+            raise GlossaryError(message, 404)
 
 
 def make_pair(source: str, target: str) -> Pair:
-    """Return the languages of a dictionary, which serves all their regions. Raises GlossaryRefused."""
+    """Return the languages of a dictionary, which serves all their regions. Raises GlossaryError."""
     pair = primary_language(source), primary_language(target)
-    if not all(code.isalpha() for code in pair) or pair[0] == pair[1]:
-        raise GlossaryRefused("source_lang and target_lang must be codes of two languages, such as EN and FR")
+    if not all(map(str.isalpha, pair)) or pair[0] == pair[1]:
+        raise GlossaryError("source_lang and target_lang must be codes of two languages, such as EN and FR")
     return pair
 
 
 def parse_entries(text: str, is_csv: bool, pair: Pair) -> Entries:
     """Return entries by their sources. Rows of CSV may also have the languages of the dictionary.
 
-    Raises GlossaryRefused for the first one that cannot be used, and if there is none.
+    Raises GlossaryError for the first one that cannot be used, and if there is none.
     """
+    layout = {"delimiter": ","} if is_csv else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True, **layout)
     entries: Entries = {}
-    for line, cells in _split_rows(text.removeprefix("\ufeff"), is_csv):
-        if problem := _find_problem(cells, is_csv, pair, entries):
-            raise GlossaryRefused(f"entries, line {line}: {problem}")
-        entries[cells[0].strip()] = cells[1].strip()
-    if not entries:
-        raise GlossaryRefused("entries is empty: send a source, a tab and its target in each line")
-    return entries
-
-
-def _split_rows(text: str, is_csv: bool) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows that are not empty, with their numbers. Raises GlossaryRefused for broken quotes."""
-    if not is_csv:
-        yield from ((n, line.split("\t")) for n, line in enumerate(re.split(r"\r\n|\r|\n", text), 1) if line.strip())
-        return
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
-        yield from ((reader.line_num, row) for row in reader if row)
+        for cells in reader:
+            if problem := _find_problem(cells, is_csv, pair, entries) if cells else "":
+                raise GlossaryError(f"entries, line {reader.line_num}: {problem}")
+            entries |= {cells[0].strip(): cells[1].strip()} if cells else {}
     except csv.Error as error:
-        raise GlossaryRefused(f"entries, line {reader.line_num}: {error}. Check the quotes.") from error
+        raise GlossaryError(f"entries, line {reader.line_num}: {error}. Check the quotes.") from error
+    if not entries:
+        raise GlossaryError("entries is empty: send a source, a tab and its target in each line")
+    return entries
 
 
 def _find_problem(cells: Sequence[str], is_csv: bool, pair: Pair, entries: Entries) -> str:
     """Return why a row is no entry, or an empty string."""
     codes = tuple(map(primary_language, cells[2:]))
-    if len(cells) not in (2, 4) or codes not in ((), pair) or (codes and not is_csv):
+    if len(cells) < 2 or codes not in ((), pair)[: 1 + is_csv]:
         return "it must have a source and a target" + f", and may have the languages {' and '.join(pair)}" * is_csv
-    for cell in (cells[0].strip(), cells[1].strip()):
+    for cell in map(str.strip, cells[:2]):
         cleaned, problem = clean_text(cell)
-        if problem or re.search(r"[\t\r\n]", cell):
+        if problem or not {*cell}.isdisjoint("\t\r\n"):
             return problem or f"{quote(cell)} has a tab or a line break"
         if not cleaned or len(cell.encode()) > MAX_TERM_BYTES:
-            return f"a text must have 1 to {MAX_TERM_BYTES:,} bytes, not {len(cell.encode()):,}"
+            return f"a text must have 1 to {MAX_TERM_BYTES:,} bytes"
     return f"{quote(cells[0].strip())} is there twice: remove one of them" * (cells[0].strip() in entries)
 
 
@@ -132,7 +121,7 @@ class GlossaryStore:
     """The glossaries of a data directory. Several processes and threads may use it at once."""
 
     def __init__(self, data: Path) -> None:
-        """Raises DocmtError if the table cannot be opened."""
+        """Raises DocmtError if the tables cannot be opened."""
         self._path = data / "glossaries.sqlite"
         make_private(data, self._path)
         with self._connect():
@@ -150,119 +139,111 @@ class GlossaryStore:
             raise DocmtError(f"{self._path} cannot be used ({error}): free space, or move it away") from error
 
     def create(self, owner: str, name: str, dictionaries: Mapping[Pair, Entries]) -> StoredGlossary:
-        """Store a glossary. Raises GlossaryRefused."""
+        """Store a glossary. Raises GlossaryError."""
         with self._connect() as connection:
             (count,) = connection.execute("SELECT count(*) FROM glossaries WHERE owner = ?", (owner,)).fetchone()
             if count >= MAX_GLOSSARIES:
-                raise GlossaryRefused(f"there are {count:,} glossaries already. Delete one of them.")
-            id = str(uuid.uuid4())
-            values = (id, owner, _check_name(name), round(time.time(), 3))
-            connection.execute("INSERT INTO glossaries (id, owner, name, created) VALUES (?, ?, ?, ?)", values)
-            _write(connection, id, owner, dictionaries)
-            return _find(connection, id, owner)
+                raise GlossaryError(f"there are {count:,} glossaries already. Delete one of them.")
+            id, now = str(uuid.uuid4()), round(time.time(), 3)
+            query = "INSERT INTO glossaries (id, owner, name, created) VALUES (?, ?, ?, ?)"
+            connection.execute(query, (id, owner, _check_name(name), now))
+            return _write(connection, owner, id, dictionaries)
 
-    def update(self, owner: str, id: str, name: str | None, merged: Mapping[Pair, Entries]) -> StoredGlossary:
-        """Rename a glossary, and add entries, which replace those of the same source. Raises DocmtError."""
+    def change(
+        self, owner: str, id: str, dictionaries: Mapping[Pair, Entries], name: str | None = None, merge: bool = True
+    ) -> StoredGlossary:
+        """Rename a glossary, and add entries to its dictionaries, or put others in the place of these.
+
+        merge: keep entries of other sources. Raises GlossaryError.
+        """
         with self._connect() as connection:
-            known = _find(connection, id, owner).sizes
+            stored = _find(connection, owner, id)
             if name is not None:
                 connection.execute("UPDATE glossaries SET name = ? WHERE id = ?", (_check_name(name), id))
-            old = {pair: split_entries(_read(connection, id, pair)) for pair in merged if pair in known}
-            _write(connection, id, owner, {pair: old.get(pair, {}) | merged[pair] for pair in merged})
-            return _find(connection, id, owner)
-
-    def replace(self, owner: str, id: str, pair: Pair, entries: Entries) -> StoredGlossary:
-        """Put a dictionary in the place of the one of its languages, if there is one. Raises DocmtError."""
-        with self._connect() as connection:
-            _find(connection, id, owner)
-            _write(connection, id, owner, {pair: entries})
-            return _find(connection, id, owner)
+            kept = {pair: split_entries(_read(connection, id, pair)) for pair in stored.sizes if merge}
+            changed = {pair: kept.get(pair, {}) | entries for pair, entries in dictionaries.items()}
+            return _write(connection, owner, id, changed)
 
     def delete(self, owner: str, id: str, pair: Pair | None = None) -> None:
-        """Delete a glossary, or one of its dictionaries. Raises NoSuchGlossary."""
+        """Delete a glossary, or one of its dictionaries. Raises GlossaryError."""
         with self._connect() as connection:
-            glossary = _find(connection, id, owner)
+            stored = _find(connection, owner, id)
             if pair is None:
                 connection.execute("DELETE FROM glossaries WHERE id = ?", (id,))
-                connection.execute("DELETE FROM dictionaries WHERE glossary = ?", (id,))
+                connection.execute("DELETE FROM dictionaries WHERE id = ?", (id,))
             else:
-                glossary.check_pair(pair)
-                connection.execute("DELETE FROM dictionaries WHERE (glossary, source, target) = (?, ?, ?)", (id, *pair))
+                stored.check_pair(pair)
+                connection.execute("DELETE FROM dictionaries WHERE (id, source, target) = (?, ?, ?)", (id, *pair))
 
     def find(self, owner: str, id: str) -> StoredGlossary:
-        """Return a glossary. Raises NoSuchGlossary, also for another owner's."""
+        """Return a glossary. Raises GlossaryError, also for another owner's."""
         with self._connect() as connection:
-            return _find(connection, id, owner)
+            return _find(connection, owner, id)
 
     def list_owned(self, owner: str) -> list[StoredGlossary]:
         """Return the glossaries of an owner, oldest first."""
         with self._connect() as connection:
             rows = connection.execute("SELECT id FROM glossaries WHERE owner = ? ORDER BY number", (owner,)).fetchall()
-            return [_find(connection, id, owner) for (id,) in rows]
+            return [_find(connection, owner, id) for (id,) in rows]
 
-    def read_entries(self, owner: str, id: str, pair: Pair) -> str:
-        """Return the entries of a dictionary, as `join_entries`. Raises NoSuchGlossary."""
+    def read(self, owner: str, ids: Sequence[str], pair: Pair) -> str:
+        """Return the entries of glossaries, as `join_entries`; the first one wins. Raises GlossaryError."""
+        texts = []
         with self._connect() as connection:
-            _find(connection, id, owner).check_pair(pair)
-            return _read(connection, id, pair)
-
-    def merge(self, owner: str, ids: Sequence[str], pair: Pair) -> str:
-        """Return the entries of several glossaries; of one source, those of the first one. Raises DocmtError."""
-        texts = [self.read_entries(owner, id, pair) for id in ids]
+            for id in ids:
+                _find(connection, owner, id).check_pair(pair)
+                texts.append(_read(connection, id, pair))
         if len(texts) == 1:
             return texts[0]
         entries: Entries = {}
         for text in reversed(texts):
             entries |= split_entries(text)
-        _check_size(len(entries), sum(len(text.encode()) for text in texts))
+        _check_size(len(entries), sum(map(len, map(str.encode, texts))))
         return join_entries(entries)
 
 
 def _check_name(name: str) -> str:
-    """Return the name of a glossary. Raises GlossaryRefused."""
+    """Return the name of a glossary. Raises GlossaryError."""
     if not (name.strip() and name.isprintable() and len(name.encode()) <= MAX_TERM_BYTES):
-        raise GlossaryRefused(f"name must be one line of 1 to {MAX_TERM_BYTES:,} bytes: send another one")
+        raise GlossaryError(f"name must be one line of 1 to {MAX_TERM_BYTES:,} bytes: send another one")
     return name
 
 
 def _check_size(entries: int, size: int) -> None:
-    """Raise GlossaryRefused for a glossary that is too large."""
+    """Raise GlossaryError for too many entries or bytes."""
     if entries > MAX_ENTRIES or size > MAX_BYTES:
-        raise GlossaryRefused(
-            f"the glossary has {entries:,} entries and {size:,} bytes, more than {MAX_ENTRIES:,} or {MAX_BYTES:,}. "
-            "Divide it."
-        )
+        limits = f"more than {MAX_ENTRIES:,} or {MAX_BYTES:,}"
+        raise GlossaryError(f"the glossary has {entries:,} entries and {size:,} bytes, {limits}. Divide it.", 413)
 
 
-def _find(connection: sqlite3.Connection, id: str, owner: str) -> StoredGlossary:
+def _find(connection: sqlite3.Connection, owner: str, id: str) -> StoredGlossary:
     query = "SELECT name, created FROM glossaries WHERE id = ? AND owner = ?"
-    row = connection.execute(query, (id, owner)).fetchone()
-    if row is None:
-        raise NoSuchGlossary("there is no such glossary. List them, and name one of these.")
-    query = "SELECT source, target, size FROM dictionaries WHERE glossary = ? ORDER BY rowid"
+    if (row := connection.execute(query, (id, owner)).fetchone()) is None:
+        raise GlossaryError("there is no such glossary. List them, and name one of these.", 404)
+    query = "SELECT source, target, size FROM dictionaries WHERE id = ? ORDER BY rowid"
     sizes = {(source, target): size for source, target, size in connection.execute(query, (id,))}
     name, created = row
     return StoredGlossary(id, name, created, sizes)
 
 
 def _read(connection: sqlite3.Connection, id: str, pair: Pair) -> str:
-    query = "SELECT entries FROM dictionaries WHERE (glossary, source, target) = (?, ?, ?)"
+    query = "SELECT entries FROM dictionaries WHERE (id, source, target) = (?, ?, ?)"
     (entries,) = connection.execute(query, (id, *pair)).fetchone()
     return str(entries)
 
 
-def _write(connection: sqlite3.Connection, id: str, owner: str, dictionaries: Mapping[Pair, Entries]) -> None:
-    """Write dictionaries of a glossary. Raises GlossaryRefused where a limit is reached; nothing is written then."""
+def _write(connection: sqlite3.Connection, owner: str, id: str, dictionaries: Mapping[Pair, Entries]) -> StoredGlossary:
+    """Write dictionaries of a glossary. Raises GlossaryError where a limit is reached; nothing is written then."""
+    query = """
+        INSERT INTO dictionaries VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
+        SET size = excluded.size, bytes = excluded.bytes, entries = excluded.entries
+    """
     for pair, entries in dictionaries.items():
         text = join_entries(entries)
-        values = (id, *pair, len(entries), len(text.encode()), text)
-        connection.execute(
-            "INSERT INTO dictionaries VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-            " size = excluded.size, bytes = excluded.bytes, entries = excluded.entries",
-            values,
-        )
-    query = "SELECT coalesce(sum(size), 0), coalesce(sum(bytes), 0) FROM dictionaries WHERE glossary"
+        connection.execute(query, (id, *pair, len(entries), len(text.encode()), text))
+    query = "SELECT coalesce(sum(size), 0), coalesce(sum(bytes), 0) FROM dictionaries WHERE id"
     _check_size(*connection.execute(f"{query} = ?", (id,)).fetchone())
     _, size = connection.execute(f"{query} IN (SELECT id FROM glossaries WHERE owner = ?)", (owner,)).fetchone()
     if size > MAX_OWNER_BYTES:
-        raise GlossaryRefused(f"all glossaries have more than {MAX_OWNER_BYTES:,} bytes. Delete one of them.")
+        raise GlossaryError(f"all glossaries have more than {MAX_OWNER_BYTES:,} bytes. Delete one of them.", 413)
+    return _find(connection, owner, id)

@@ -31,7 +31,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.settings import quote
 from docmt.serve.data_directory import hide_folders
 from docmt.serve.document_jobs import DocumentNotReady, NoSuchDocument
-from docmt.serve.glossary_store import MAX_BYTES, GlossaryRefused, NoSuchDictionary, NoSuchGlossary
+from docmt.serve.glossary_store import MAX_BYTES
 from docmt.serve.job_store import is_disk_full
 
 _log = logging.getLogger(__name__)
@@ -458,9 +458,8 @@ def convert_error(error: DocmtError) -> RequestError:
         return RequestError(message, getattr(error, "status", 429), {"retry-after": str(max(1, round(seconds)))})
     if is_disk_full(error):
         return RequestError("the disk of the server is full: try again later, or tell who runs the server", 507)
-    unknown = dict.fromkeys((NoSuchDocument, NoSuchGlossary, NoSuchDictionary), 404)
-    statuses = unknown | {GlossaryRefused: 400, DocumentNotReady: 409}
-    return RequestError(message, statuses.get(type(error), 422))
+    statuses = {NoSuchDocument: 404, DocumentNotReady: 409}
+    return RequestError(message, getattr(error, "status", statuses.get(type(error), 422)))
 
 
 def log_failure(error: BaseException, id: str) -> None:

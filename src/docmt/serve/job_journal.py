@@ -209,7 +209,7 @@ class JobJournal:
     def _apply_sentence(
         self, number: int, target: str = "", error: str = "", terms: Sequence[dict[str, Any]] = (), **values: Any
     ) -> None:
-        sentence = JobSentence(target, error=error, terms=list(map(read_use, terms)), stale=False, **values)
+        sentence = JobSentence(target, error=error, terms=[TermUse(**use) for use in terms], stale=False, **values)
         if error:
             sentence.target, sentence.warnings = self.sources[number], [FAILED]
         if (old := self.sentences[number]).target is not None:
@@ -233,7 +233,7 @@ class JobJournal:
         self, terms: list[list[Any]], mode: TermMode, uses: list[tuple[int, list[dict[str, Any]]]]
     ) -> None:
         changed = {
-            number: replace(old, terms=join_uses(old.terms, map(read_use, each)))
+            number: replace(old, terms=join_uses(old.terms, (TermUse(**use) for use in each)))
             for number, each in uses
             if (old := self.sentences[number]).target is not None
         }
@@ -418,11 +418,6 @@ class JobJournal:
             return whole
         gaps = ("", *[" "] * (len(self.context) - 1), "\n\n" + whole.gaps[0], *whole.gaps[1:])
         return Document((*self.context, *whole.sentences), gaps, whole.id)
-
-
-def read_use(values: Mapping[str, Any]) -> TermUse:
-    """Return what became of a term, from values of JSON."""
-    return TermUse(**{**values, "span": tuple(values["span"]), "wanted": tuple(values["wanted"])})
 
 
 def _describe_review(sentence: JobSentence) -> dict[str, Any]:

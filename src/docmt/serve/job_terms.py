@@ -47,7 +47,7 @@ class TermRequest:
         if (target := journal.sentences[number].target) is None:
             return []
         uses = []
-        for term, span in self.occurrences[number]:
+        for term, span, _ in self.occurrences[number]:
             place = self.matcher.find_forbidden(term, target) if not term.targets else None
             found = target[slice(*place)] if place else ""
             status: TermStatus = "lost" if term.targets else "forbidden" if place else "met"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -49,7 +48,7 @@ async def translate_job(
     DocmtError if the engine cannot translate at all, or for a full disk.
     """
     while not journal.is_whole:
-        terms = await _make_matcher(engine, facts, journal, entries)
+        terms = await engine.make_matcher(facts.model, entries, *journal.join_terms())
         if terms is not None and journal.list_sought():
             await search_terms(engine, facts, journal, terms)
             on_change()
@@ -68,15 +67,6 @@ async def translate_job(
                 work.cancel()
         if len(journal.events) == events:
             raise DocmtError("the engine returned no translation")
-
-
-async def _make_matcher(engine: Engine, facts: JobFacts, journal: JobJournal, entries: str) -> TermMatcher | None:
-    """Return the matcher of the terms of a job, as soon as there is room for it."""
-    while True:
-        try:
-            return await engine.make_matcher(facts.model, entries, *journal.join_terms())
-        except Overloaded as error:
-            await asyncio.sleep(error.retry_after)
 
 
 def submit_plan(

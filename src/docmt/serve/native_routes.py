@@ -9,7 +9,7 @@ import secrets
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -25,7 +25,7 @@ from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
 from docmt.serve.document_jobs import NoSuchDocument
 from docmt.serve.file_process import RESULTS
-from docmt.serve.glossary_routes import read_ids, read_terms
+from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
 from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord
 from docmt.serve.job_terms import TermRequest
@@ -81,15 +81,14 @@ async def translate(request: Request) -> Response:
     before = await _read_context(state, model, values, context, targets)
     align = values.switch("alignments")
     description = state.engine.describe_model(model)
-    languages = description.source_language or chosen.source, description.target_language or chosen.target
-    entries = await read_terms(state, read_ids(values), owner, *languages)
+    _, entries = await read_terms(state, values, owner, replace(chosen, name=model))
     terms = await state.engine.make_matcher(model, entries)
     options = TextOptions(before, targets, n_best=count + 1, align=align, terms=terms)
     rows = (await translate_items(request, state.engine, [model], [item], options))[0]
     head = {
         "model": model,
-        "source_language": languages[0],
-        "target_language": languages[1],
+        "source_language": description.source_language or chosen.source,
+        "target_language": description.target_language or chosen.target,
         "detected_language": _find_language(" ".join(texts), description.target_language, description.source_language),
     }
     return JSONResponse(head | _describe_rows(document, rows, align, count))
@@ -207,8 +206,9 @@ async def create_document(request: Request) -> Response:
         raise RequestError("there is no document: send a file (multipart/form-data, file=...), or text as JSON")
     chosen = choose_model(state.engine, values.text("source"), values.text("target"), text, values.text("model"))
     model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
-    description, ids, terms = state.engine.describe_model(model), read_ids(values), values.files.get("terms")
+    description, terms = state.engine.describe_model(model), values.files.get("terms")
     languages = description.source_language or chosen.source, description.target_language or chosen.target
+    ids, entries = await read_terms(state, values, owner, replace(chosen, name=model))
     options = DocumentOptions(
         model=model,
         format=format,
@@ -217,7 +217,7 @@ async def create_document(request: Request) -> Response:
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
         terms=await read_glossary(terms, languages) if terms else None,
         glossary_ids=ids,
-        entries=await read_terms(state, ids, owner, *languages),
+        entries=entries,
     )
     status = await start_job(request, upload or text.encode(), options, owner)
     sources = " ".join(state.jobs.sources(status.id, owner)[:_DETECTED_SENTENCES])

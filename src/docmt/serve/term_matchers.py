@@ -9,7 +9,6 @@ from contextlib import suppress
 from weakref import WeakValueDictionary
 
 from docmt.core.errors import DocmtError
-from docmt.serve.work_queue import Overloaded
 from docmt.terms.glossary import Glossary, GlossaryBuilder, clean_text
 from docmt.terms.glossary_files import read_entries
 from docmt.terms.glossary_tables import Entry, EntryFile, EntryWord, split_alternatives
@@ -18,8 +17,8 @@ from docmt.terms.matching import TermMatcher, TermMode
 _KEPT_TERMS = 200_000
 """Terms that stay in memory though no text has them (about 1.5 kB each)."""
 _MOST_TERMS = 1_000_000
-"""Terms of texts that are translated."""
-_RETRY_SECONDS = 10
+"""Terms of all texts that are translated; others wait."""
+_WAIT_SECONDS = 0.1
 
 
 class TermMatchers:
@@ -53,25 +52,24 @@ class TermMatchers:
     async def make(self, model: str, entries: str) -> TermMatcher:
         """Return the matcher of entries of a request, which win over the server's terms.
 
-        entries: lines of a source, a tab and its target, perhaps several with | between them. Raises Overloaded.
+        entries: lines of a source, a tab and its target, perhaps several with | between them.
         """
         key = self._languages[model], entries
         async with self._lock:  # one at a time, as it takes seconds of a large glossary
-            matcher = self._made.get(key)
+            while (matcher := self._made.get(key)) is None and _count(self._made.values()) > _MOST_TERMS:
+                await asyncio.sleep(_WAIT_SECONDS)
             if matcher is None:
-                if entries.count("\n") + self._count(self._made.values()) > _MOST_TERMS:
-                    message = "the texts that are translated have too many other terms. Try again later."
-                    raise Overloaded(message, _RETRY_SECONDS)
                 glossary = await asyncio.to_thread(_read_terms, *key)
                 matcher = self._made[key] = await asyncio.to_thread(TermMatcher, glossary, self._mode, self.find(model))
             self._recent = [matcher, *(each for each in self._recent if each is not matcher)]
-            while len(self._recent) > 1 and self._count(self._recent) > _KEPT_TERMS:
+            while len(self._recent) > 1 and _count(self._recent) > _KEPT_TERMS:
                 self._recent.pop()
         return matcher
 
-    @staticmethod
-    def _count(matchers: Iterable[TermMatcher]) -> int:
-        return sum(len(each.glossary.terms) for each in matchers)
+
+def _count(matchers: Iterable[TermMatcher]) -> int:
+    """Return the number of terms."""
+    return sum(len(each.glossary.terms) for each in matchers)
 
 
 def _read_terms(languages: tuple[str, str], entries: str) -> Glossary:
@@ -84,7 +82,7 @@ def _read_terms(languages: tuple[str, str], entries: str) -> Glossary:
     counts = Counter(source.casefold() for source in set(sources))
     file, builder = EntryFile("the glossary", "TSV"), GlossaryBuilder(languages)
     for line, ((source, target), text) in enumerate(zip(pairs, sources, strict=True), 1):
-        words = [EntryWord(each) for each in (source, *split_alternatives(target))]
+        words = [EntryWord(each) for each in (source, *(split_alternatives(target) or [target]))]
         file.entries.append(Entry(line, words, directed=True, case=counts[text.casefold()] > 1))
     with suppress(DocmtError):  # it has no term
         builder.add(file)

@@ -25,15 +25,6 @@ MAX_ALTERNATIVES = 10
 _CHARACTERS_PER_TOKEN = 3  # of texts that are not tokenized yet
 
 
-class Overloaded(DocmtError):  # noqa: N818 - as HTTP calls it
-    """What waits has reached its bound."""
-
-    def __init__(self, message: str, retry_after: int) -> None:
-        """retry_after: seconds."""
-        super().__init__(message)
-        self.retry_after = retry_after
-
-
 class Work:
     """A document to translate. The thread that translates delivers its parts to the event loop that submitted it."""
 

@@ -99,6 +99,19 @@ class Glossary:
         return json_checksum([self.languages, [list(vars(term).values()) for term in self.terms]])
 
 
+Terms = Glossary | Mapping[str, str | Sequence[str]]
+"""A glossary, or a mapping of terms and their translations."""
+
+
+def make_glossary(terms: Terms, languages: tuple[str, str]) -> Glossary:
+    """Return a glossary of terms. Raises DocmtError for anything else."""
+    if not isinstance(terms, Glossary | Mapping):
+        raise DocmtError(
+            f"terms is {quote(terms)}. Give a Glossary or a mapping of terms; Glossary.read(...) reads files."
+        )
+    return terms if isinstance(terms, Glossary) else Glossary.from_pairs(terms, languages)
+
+
 class _MergedTerm(NamedTuple):
     """A term, and where its first entry stands."""
 

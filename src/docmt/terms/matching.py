@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import product
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import Span, find_words, normalize_characters
-from docmt.terms.glossary import Glossary, Term
+from docmt.terms.glossary import Glossary, Term, Terms, make_glossary
 from docmt.terms.word_forms import WordForms, load_word_forms
 
 TermMode = Literal["prefer", "require"]
@@ -27,6 +26,7 @@ class Occurrence(NamedTuple):
     term: Term
     span: Span
     """its characters"""
+    words: tuple[str, ...] = ()
 
 
 class Match(NamedTuple):
@@ -81,12 +81,6 @@ class TermMatcher:
             for keys in product(*map(self.source.keys, phrase.words[:2])):
                 self._by_beginning[keys].append((phrase, term))
 
-    @classmethod
-    @lru_cache(8)
-    def without_terms(cls, languages: tuple[str, str]) -> TermMatcher:
-        """Return the matcher for occurrences that another one has found."""
-        return cls(Glossary(languages, ()))
-
     def _list_matchers(self) -> list[TermMatcher]:
         return [self, *(self.base._list_matchers() if self.base else ())]
 
@@ -113,7 +107,8 @@ class TermMatcher:
             numbers = range(number, number + size)
             if taken.isdisjoint(numbers):
                 taken.update(numbers)
-                occurrences.append(Occurrence(term, (spans[number][0], spans[number + size - 1][1])))
+                span = spans[number][0], spans[number + size - 1][1]
+                occurrences.append(Occurrence(term, span, tuple(words[number : number + size])))
         return sorted(occurrences, key=lambda each: each.span)
 
     def _is_term(self, words: Sequence[str], phrase: _Phrase, term: Term) -> bool:
@@ -134,15 +129,10 @@ class TermMatcher:
         ]
         for exact in (True, False):
             for phrase, index in sorted(wanted, key=lambda each: -len(each[0].words)):
-                size = len(phrase.words)
-                for number in range(len(words) - size + 1 if matches[index] is None else 0):
-                    numbers = range(number, number + size)
-                    if taken.isdisjoint(numbers) and self._is_target(
-                        words[number : number + size], phrase, exact, occurrences[index].term
-                    ):
+                for numbers in self._find_places(words, phrase, exact, occurrences[index].term):
+                    if matches[index] is None and taken.isdisjoint(numbers):
                         taken.update(numbers)
-                        matches[index] = Match((spans[number][0], spans[number + size - 1][1]), exact)
-                        break
+                        matches[index] = Match((spans[numbers[0]][0], spans[numbers[-1]][1]), exact)
         return matches
 
     def _match_forbidden(self, term: Term, target: str) -> Match | None:
@@ -151,13 +141,23 @@ class TermMatcher:
 
     def find_forbidden(self, term: Term, target: str) -> Span | None:
         """Return where a forbidden translation of a term stands."""
-        spans, words = _read_words(target)
-        for phrase in map(_Phrase.split, term.forbidden):
-            for number in range(len(words) - len(phrase.words) + 1):
-                last = number + len(phrase.words)
-                if self._is_target(words[number:last], phrase, False, term):
-                    return spans[number][0], spans[last - 1][1]
+        for forbidden in term.forbidden:
+            for span in self.list_places(term, forbidden, target):
+                return span
         return None
+
+    def list_places(self, term: Term, text: str, target: str, exact: bool = False) -> list[Span]:
+        """Return where one of the texts of a term stands in a translation. exact: only as it is written."""
+        spans, words = _read_words(target)
+        places = self._find_places(words, _Phrase.split(text), exact, term)
+        return [(spans[numbers[0]][0], spans[numbers[-1]][1]) for numbers in places]
+
+    def _find_places(self, words: Sequence[str], phrase: _Phrase, exact: bool, term: Term) -> Iterator[range]:
+        """Yield the numbers of the words that are a target."""
+        size = len(phrase.words)
+        for number in range(len(words) - size + 1):
+            if self._is_target(words[number : number + size], phrase, exact, term):
+                yield range(number, number + size)
 
     def _is_target(self, words: Sequence[str], phrase: _Phrase, exact: bool, term: Term) -> bool:
         """Return whether words of a translation are those of a target; not exact: in any form, but for acronyms."""
@@ -170,8 +170,12 @@ class TermMatcher:
         pairs = zip(words, phrase.words, strict=True)
         return not term.case or all(word[0].isupper() or not wanted[0].isupper() for word, wanted in pairs)
 
-    def list_forms(self, term: Term) -> list[str]:
-        """Return the texts that may stand for a term: as listed, and other forms of its words."""
+    def list_forms(self, occurrence: Occurrence) -> list[str]:
+        """Return the texts that may stand for a term: as listed, and other forms of its words.
+
+        Those of another grammatical number than the source are left out, if it can be told and others are there.
+        """
+        term, is_plural = occurrence.term, self.source.is_plural(occurrence.words)
         forms = dict[str, None].fromkeys(term.targets)
         for text in list(forms):
             spans = find_words(text)
@@ -184,4 +188,14 @@ class TermMatcher:
                 forms.setdefault("".join([*parts, text[position:]]))
                 if len(forms) >= _MOST_FORMS * len(term.targets):
                     break
-        return list(forms)
+        numbers = {form: self.target.is_plural(_read_words(form)[1]) for form in forms if is_plural is not None}
+        return [form for form, number in numbers.items() if number in (is_plural, None)] or list(forms)
+
+
+def make_matcher(
+    terms: Terms | TermMatcher | None, languages: tuple[str, str], mode: TermMode = "prefer"
+) -> TermMatcher | None:
+    """Return what finds terms, or None for none. Raises DocmtError for terms that cannot be used."""
+    if terms is None or isinstance(terms, TermMatcher):
+        return terms
+    return TermMatcher(make_glossary(terms, languages), mode)

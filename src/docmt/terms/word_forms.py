@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -9,6 +11,15 @@ from docmt.formats.language_codes import primary_language
 
 _SHORTEST, _MAX_ENDING = 4, 2
 """Letters of the shortest beginning that two forms share, and of the longest ending that they do not."""
+
+_PLURALS = {
+    "de": ("(ung|heit|keit|schaft|ion|tät|inn)en$|er[n]?$|[^s]e$", "(el|er|n|s|lein)$"),
+    "en": ("(s|[^aeiou]men|children|feet|teeth|mice|[aiu]a|ae)$", "(s|ed|ing|people|police|staff|data|media|fish)$"),
+    "es": ("s$", "s$"),
+    "fr": ("[sx]$", "[sx]$"),
+    "it": ("[ei]$", "[^aeio]$"),
+}
+"""Endings of the plural for words that are not base forms, and endings that do not tell."""
 
 
 def _load_simplemma(language: str) -> Any | None:
@@ -35,6 +46,7 @@ class WordForms:
         self.language = primary_language(language)
         self._simplemma = _load_simplemma(self.language)
         self.lemma = lru_cache(maxsize=1 << 16)(self._find_lemma)
+        self.is_known = lru_cache(maxsize=1 << 16)(self._is_known)
 
     @property
     def has_table(self) -> bool:
@@ -48,10 +60,14 @@ class WordForms:
         lemma: str = self._simplemma.lemmatize(word, lang=self.language)
         return lemma.casefold()
 
+    def _is_known(self, word: str) -> bool:
+        """Return whether the table has a word."""
+        return self._simplemma is not None and self._simplemma.is_known(word, lang=self.language)
+
     def keys(self, word: str) -> set[str]:
         """Return keys of a word: two words without a common key are no forms of one word."""
         folded = word.casefold()
-        if self.has_table:
+        if self.is_known(word):
             return {folded, self.lemma(word)}
         return {folded, *(folded[:-cut] for cut in range(1, _MAX_ENDING + 1) if len(folded) - cut >= _SHORTEST)}
 
@@ -61,10 +77,23 @@ class WordForms:
             return True
         if not (one.isalpha() and other.isalpha()):
             return False
-        if self.has_table:
+        if self.is_known(one) or self.is_known(other):
             return self.lemma(one) == self.lemma(other)
         short, long = sorted((one.casefold(), other.casefold()), key=len)
         return len(short) >= _SHORTEST and len(long) - len(short) <= _MAX_ENDING and long.startswith(short)
+
+    def is_plural(self, words: Sequence[str]) -> bool | None:
+        """Return whether one of the words of a term is in the plural; None if that cannot be told."""
+        numbers = set(map(self._is_plural, words)) if self.has_table and self.language in _PLURALS else {None}
+        return True if True in numbers else None if None in numbers else False
+
+    def _is_plural(self, word: str) -> bool | None:
+        """Return whether a word has an ending of the plural; None if it may have."""
+        if not word.isalpha() or (self.language == "de" and word.islower()):  # of words in small letters nouns tell
+            return False
+        folded, (plural, unclear) = word.casefold(), _PLURALS[self.language]
+        is_other = self.lemma(word) != folded
+        return True if is_other and re.search(plural, folded) else None if re.search(unclear, folded) else False
 
     def list_forms(self, word: str) -> list[str]:
         """Return the other forms of a word that the table has, in lower case."""

@@ -23,7 +23,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.settings import flatten, quote, to_mapping
 from docmt.formats.language_codes import is_same_language
 from docmt.model import ModelConfig, TranslationModel
-from docmt.model.families.conventions import ENCODER_SIZES
+from docmt.model.families import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS_SUFFIX
 from docmt.model.systems import SYSTEMS, ContextSpec, System
 from docmt.text import Tokenizer

@@ -167,7 +167,14 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     names = describe_input(paths)
     languages = read_languages(options.model)
     language = options.language or languages[0] or DEFAULT_LANGUAGE
-    rows = RowConfig(options.text_column, options.id_column, language, options.swap, protect=options.patterns)
+    rows = RowConfig(
+        options.text_column,
+        options.id_column,
+        language,
+        options.swap,
+        protect=options.patterns,
+        has_terms=bool(options.terms),
+    )
     kind = choose_kind(paths, rows, FileConfig(*languages, language, protect=rows.protect)) if paths else None
     if kind is None:
         JobDirectory(Path(options.output))  # there must be one

@@ -27,6 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docmt.checking.languages import detect_language
 from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
 from docmt.cli.model_arguments import (
     ModelOptions,
@@ -35,6 +36,7 @@ from docmt.cli.model_arguments import (
     check_unique,
     is_model_path,
     load_translator,
+    read_languages,
     short_names,
 )
 from docmt.cli.options import Parser, changed
@@ -62,8 +64,11 @@ from docmt.evaluation import (
     scores_by_position,
 )
 from docmt.evaluation.alignment_error import AlignedPair, AlignmentScore, read_alignments, score_alignments
-from docmt.evaluation.metrics import Documents, Ranges, read_aligned_documents
+from docmt.evaluation.metrics import TERM_METRICS, Documents, Ranges, check_document_counts, read_aligned_documents
 from docmt.evaluation.significance import check_can_resample
+from docmt.evaluation.term_scores import TermTask
+from docmt.terms import Glossary
+from docmt.terms.matching import TermMatcher
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
@@ -92,15 +97,25 @@ class ScoredSystem:
     report: Report = field(default_factory=Report)
     """warnings and failures of the translation"""
 
-    def evaluate(self, references: Sequence[Documents], documents: Sequence[int], metrics: MetricConfig) -> Evaluation:
-        """Score some documents, given by index. references: [D] documents for each reference."""
+    def evaluate(
+        self,
+        references: Sequence[Documents],
+        documents: Sequence[int],
+        metrics: MetricConfig,
+        terms: TermTask | None = None,
+    ) -> Evaluation:
+        """Score some documents, given by index. references: [D] documents for each reference. terms: of these."""
         sides = [self.hypotheses or [], *references]
         hypotheses, first, *more = ([texts[number] for number in documents] for texts in sides)
         instances = None
         if metrics.unit == "instance" and self.instances is not None:
             instances = [self.instances[number] for number in documents]
         miscounted = sum(self.miscounted[number] for number in documents) if self.miscounted else 0
-        return evaluate_documents(hypotheses, first, metrics, instances, more_references=more, miscounted=miscounted)
+        made = evaluate_documents(hypotheses, first, metrics, instances, more_references=more, miscounted=miscounted)
+        if terms is None:
+            return made
+        unknown = dict.fromkeys(["chrf_pp", *TERM_METRICS])
+        return replace(made, terms=unknown if made.undefined else terms.score(hypotheses, first))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +129,7 @@ class EvaluateOptions(ModelOptions, ProtectOptions):
     systems: list[str] = option([], metavar="SYSTEM")
     """files (as --hypothesis) and models (as --model) to compare with the first"""
     source: str | None = option(None, metavar="FILE")
-    """source sentences for models and external metrics; JSONL may have both sides"""
+    """source sentences for models, --terms and external metrics; JSONL may have both sides"""
     reference: list[str] = option([], metavar="FILE")
     """reference sentences, as --hypothesis; several files are multiple references"""
     output: str | None = option(None, flags=("-o",), metavar="PATH")
@@ -122,9 +137,11 @@ class EvaluateOptions(ModelOptions, ProtectOptions):
     json: str | None = option(None, metavar="FILE")
     """write the scores as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
-    """write the table of several systems as Markdown (-: to standard output)"""
+    """write the table of several systems as Markdown"""
     aer: str | None = option(None, metavar="FILE")
     """alignment error rate of models: lines of source tokens, target tokens and links such as 1-2 or 1p2, with tabs"""
+    glossaries: list[str] = option([], flags=("--terms",), metavar="FILE")
+    """glossaries: score terms, chrF++ and repeated words"""
     by_position: bool = False
     """also report s-BLEU and chrF by the position of sentences in documents"""
     metrics: MetricConfig = field(default_factory=MetricConfig)
@@ -161,8 +178,8 @@ def parser() -> Parser[EvaluateOptions]:
         "evaluate",
         EvaluateOptions,
         __doc__,
-        common="hypothesis model systems source reference output json markdown metrics.protocol metrics.unit "
-        "significance.test significance.resample search.beam device",
+        common="hypothesis model systems source reference glossaries output json markdown metrics.protocol "
+        "metrics.unit significance.resample search.beam device",
     )
 
 
@@ -178,6 +195,8 @@ class EvaluateRun:
     corpus: Sequence[ParallelDocument]
     references: list[Corpus]
     """[D] documents of each reference"""
+    matcher: TermMatcher | None = None
+    """of the glossaries, if there are any"""
 
     def read(self, path: str) -> Corpus:
         """Return the documents of a file with translations or further references."""
@@ -193,6 +212,28 @@ class EvaluateRun:
         """Return the indices of the documents that every system has translated."""
         failed = frozenset[int]().union(*(system.failed for system in self.systems))
         return [number for number in range(len(self.references[0])) if number not in failed]
+
+    def read_sources(self) -> list[tuple[str, Sequence[str]]]:
+        """Return the ids and source sentences of the documents that every system has translated."""
+        corpus = [(document.id, document.source) for document in self.corpus]
+        documents = corpus or list(read_documents(Path(str(self.options.source)), "source"))
+        check_document_counts(
+            len(documents), len(self.references[0]), str(self.options.source), self.options.reference[0]
+        )
+        return [documents[number] for number in self.complete_documents()]
+
+    def find_terms(self) -> TermTask | None:
+        """Return the terms of the documents. Raises DocmtError if there are none, or too few source sentences."""
+        if self.matcher is None:
+            return None
+        sources = [sentences for _, sentences in self.read_sources()]
+        for source, number in zip(sources, self.complete_documents(), strict=True):
+            if len(source) != len(self.references[0][number]):
+                raise DocmtError(
+                    f"document {number + 1} has {len(source)} sentences in {self.options.source} but "
+                    f"{len(self.references[0][number])} in the reference: --terms needs pairs of sentences"
+                )
+        return TermTask.from_sources(self.matcher, sources)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -216,10 +257,18 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     models = [system.path for system in systems if system.is_model]
     files = [system.path for system in systems if not system.is_model]
     several, protocol, metric = len(systems) > 1, options.metrics.protocol, options.external.command
-    model_options = ["output", "device", "precision", "batch_tokens", *([] if metric else ["source"])]
+    model_options = [
+        "output",
+        "device",
+        "precision",
+        "batch_tokens",
+        *([] if metric or options.glossaries else ["source"]),
+    ]
     if not models and (unused := changed(options, *model_options, "search", "context")):
         names = ", ".join(format_flag(name) for name in unused)
         _log.warning(f"{names}: no effect, because only files are scored")
+    if options.glossaries and not options.source:
+        raise DocmtError("--terms needs --source, the text that was translated: name its file")
     if metric:
         options.external.arguments()
     model, file = (next(iter(paths), "") for paths in (models, files))
@@ -245,7 +294,7 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     for is_fault, message in faults:
         if is_fault:
             raise DocmtError(message)
-    inputs = [*files, *options.reference]
+    inputs = [*files, *options.reference, *options.glossaries]
     for path in filter(None, [*inputs, options.source] if models and (options.output or several) else inputs):
         check_regular(path, "it may be read more than once, but is")
     output = options.output if models and not several else None
@@ -262,12 +311,24 @@ def _read(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> Evaluate
     first = [document.target for document in corpus] or read_reference(Path(options.reference[0]))
     command = EvaluateRun(options, systems, corpus, [first])
     command.references += map(command.read, options.reference[1:])
+    if options.glossaries:
+        command.matcher = TermMatcher(Glossary.read(*options.glossaries, languages=_find_languages(command)))
     if len(systems) > 1:
         check_can_resample(len(first), options.significance)
     for system in systems:
         if not system.is_model:
             system.hypotheses = command.read(system.path)
     return command
+
+
+def _find_languages(command: EvaluateRun) -> tuple[str, str]:
+    """Return the languages of the first model, or else those that the texts seem to have."""
+    for system in command.systems:
+        if system.is_model:
+            return read_languages(system.path)
+    sides = [sentences for _, sentences in command.read_sources()], command.references[0]
+    source, target = (detect_language([text for document in side for text in document]) for side in sides)
+    return source, command.options.metrics.language or target
 
 
 def _translate(command: EvaluateRun) -> None:
@@ -348,9 +409,10 @@ def _score(command: EvaluateRun) -> int:
         report.merge(system.report)
     if documents:
         try:
+            terms = command.find_terms()
             with progress("scoring (systems)", len(command.systems)) as bar:
                 for system in command.systems:
-                    evaluations[system.name] = system.evaluate(command.references, documents, options.metrics)
+                    evaluations[system.name] = system.evaluate(command.references, documents, options.metrics, terms)
                     bar.advance()
             format_scores = _compare_systems if several else _format_single_system
             values, lines, page = format_scores(command, evaluations, report.failures)
@@ -411,8 +473,7 @@ def _score_externally(command: EvaluateRun) -> ExternalScore | None:
     if not command.options.external.command:
         return None
     numbers, (system,) = command.complete_documents(), command.systems
-    documents = [(command.corpus[number].id, command.corpus[number].source) for number in numbers if command.corpus]
-    documents = documents or list(read_documents(Path(str(command.options.source))))
+    documents = command.read_sources()
     sources, ids = [sentences for _, sentences in documents], [id for id, _ in documents]
     hypotheses, references = ([texts[n] for n in numbers] for texts in (system.hypotheses or [], command.references[0]))
     external = score_externally(sources, hypotheses, references, ids, command.options.external)
@@ -473,7 +534,17 @@ def report_alignment_errors(options: EvaluateOptions, systems: Sequence[ScoredSy
     for system in systems:
         if not system.is_model:
             raise DocmtError(f"{system.path} is a file, but --aer reads the attention of models: name models only")
-    others = ("source", "reference", "output", "by_position", "search", "metrics", "significance", "external")
+    others = (
+        "source",
+        "reference",
+        "glossaries",
+        "output",
+        "by_position",
+        "search",
+        "metrics",
+        "significance",
+        "external",
+    )
     if unused := changed(options, *others):
         names = ", ".join(format_flag(name) for name in unused)
         raise DocmtError(f"--aer has no use for {names}: leave it out (it aligns the sentence pairs of its file)")

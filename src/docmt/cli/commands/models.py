@@ -1,4 +1,4 @@
-"""docmt pull, models, convert and export: models from a hub, those that are there, from and to other toolkits."""
+"""docmt pull, models, convert, export, average: models from a hub, those that are there, from and to other toolkits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
-from docmt.core.settings import field_range, format_flag, option, read_package_yaml
+from docmt.core.settings import field_range, format_flag, option, ranged, read_package_yaml
 from docmt.model.systems import Context
 from docmt.model.transformer_config import TransformerConfig
 
@@ -344,3 +344,61 @@ def _describe_input(layout: Mapping[str, Any]) -> str:
 def export_parser() -> Parser[ExportOptions]:
     """Return the parser of docmt export."""
     return Parser("export", ExportOptions, ExportOptions.__doc__, common="output")
+
+
+@dataclass(frozen=True)
+class AverageOptions:
+    """docmt average MODEL MODEL ... -o DIR
+
+    Average the weights of several models into a new model. They are models of one architecture and vocabulary, or
+    checkpoints of runs (trained with --checkpoints.keep).
+
+    usage:
+        MODEL MODEL ... -o DIRECTORY
+        RUN ... --last N -o DIRECTORY
+        RUN ... --best N -o DIRECTORY
+        MODEL --quantization TYPE -o DIRECTORY
+
+    examples:
+        docmt average runs/group --last 5 -o models/mean
+        docmt average models/one models/two -o models/mean
+    """
+
+    models: list[str] = option(positional=True, metavar="MODEL")
+    """model directories, run directories, or checkpoints of runs"""
+    output: Path = option(flags=("-o",), metavar="DIRECTORY")
+    """new model directory"""
+    last: int = ranged(0, 0, 10_000)
+    """average the last N checkpoints of each run"""
+    best: int = ranged(0, 0, 10_000)
+    """average the N best checkpoints of each run on the dev split"""
+    quantization: Literal["float32", "float16", "int8"] | None = option(None, metavar="TYPE")
+    """type of the stored weights: float32 (default), float16 or int8; also of a single model"""
+
+
+def average_parser() -> Parser[AverageOptions]:
+    """Return the parser of docmt average."""
+    return Parser("average", AverageOptions, AverageOptions.__doc__)
+
+
+def run_average(arguments: Sequence[str]) -> int:
+    """Average several models and write the result as a model."""
+    options = average_parser().parse(arguments)
+    if options.last and options.best:
+        raise DocmtError("--last and --best are both set: choose one of them")
+    # imported here because torch loads slowly
+    from docmt.checkpoint.averaging import average_models
+    from docmt.training.run_directory import select_snapshots
+
+    models = [Path(model) for model in options.models]
+    if count := options.last or options.best:
+        which: Literal["last", "best"] = "last" if options.last else "best"
+        models = [checkpoint for run in models for checkpoint in select_snapshots(run, which, count)]
+    elif len(models) == 1 and options.quantization is None:
+        raise DocmtError(
+            f"{models[0]} is a single model: name several, or set --last N or --best N for the checkpoints of a run"
+        )
+    average_models(models, options.output, options.quantization)
+    content = "mean" if models[1:] else f"copy in {options.quantization}"
+    print(f"{options.output}: {content} of {', '.join(map(str, models))}")
+    return 0

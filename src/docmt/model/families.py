@@ -1,4 +1,7 @@
-"""Conventions of a family of checkpoints: boundary tokens, norms, positions, and the Hugging Face layout."""
+"""Conventions of the families of checkpoints: boundary tokens, norms, positions, and the Hugging Face layout.
+
+The families are in families.yaml.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from docmt.core.settings import read_package_yaml
 from docmt.model.scope import SPECIAL_TOKEN_IDS, BoundaryTokens
 from docmt.model.transformer_config import TransformerConfig
 
-PADDING_ID, START_ID = SPECIAL_TOKEN_IDS["<pad>"], SPECIAL_TOKEN_IDS["<s>"]
+PADDING_ID = SPECIAL_TOKEN_IDS["<pad>"]
 SOURCE, TARGET = "SOURCE", "TARGET"
 ENCODER_SIZES = ("width", "feed_forward", "heads")
 """Sizes that a separate encoder sets by `encoder_width` and so on."""
@@ -62,7 +66,7 @@ class Encoder:
 class Family:
     """Conventions shared by all checkpoints of a family. `TransformerConfig` has what differs between them.
 
-    To add a family, define one in `families` or `families.huggingface`, and name it in `FAMILIES`.
+    To add a family, write it into families.yaml, and name it in `TransformerConfig.family`.
     """
 
     source: str = "<s> w </s>"
@@ -129,3 +133,14 @@ class Family:
         """Return whether its sentences have a token that names this language."""
         placeholder = SOURCE if language == "source" else TARGET
         return placeholder in f"{self.source} {self.target}".split()
+
+
+def _read_family(values: Mapping[str, Any]) -> Family:
+    """Return a family of families.yaml."""
+    nested = {"encoder": Encoder, "huggingface": HuggingFace}
+    return Family(**{name: nested[name](**value) if name in nested else value for name, value in values.items()})
+
+
+FAMILIES = {
+    name: _read_family(values) for name, values in read_package_yaml(__package__, "families.yaml", typed=True).items()
+}

@@ -13,10 +13,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from benchmarks.synthetic.grammar import NOUNS, SyntheticDocument, stream_documents
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, write_text
 from docmt.documents.corpus_files import ParallelDocument, write_parallel
-from docmt.synthetic.grammar import NOUNS, SyntheticDocument, stream_documents
 
 CONTRASTIVE_FILE = "test.contrastive.jsonl"
 CORPUS_FILES = frozenset(f"{split}.{language}" for split in ("train", "dev", "test") for language in ("en", "de")) | {

@@ -1,0 +1,1 @@
+"""Parallel documents from a grammar, in which translation depends on earlier sentences."""

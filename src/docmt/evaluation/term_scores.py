@@ -1,0 +1,148 @@
+"""Terms in translations: how many of those that the source has stand there, and how alike they are within a document.
+
+The count is that of WMT 2026: an occurrence needs words of its own, any listed translation will do, and the most
+occurrences that can be met at once are met. Notation: G sentences, D documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from sacrebleu.metrics.chrf import CHRF
+
+from docmt.core.errors import DocmtError
+from docmt.documents.words import Span
+from docmt.evaluation.metrics import (
+    METRIC_NAMES,
+    TERM_METRICS,
+    Documents,
+    MetricScore,
+    Scores,
+    Segments,
+    Statistics,
+    chrf_from_sums,
+)
+from docmt.terms import Term
+from docmt.terms.matching import TermMatcher
+
+_MOST_STATES = 2000
+"""Sets of met terms that are kept at each character. With fewer, which is usual, the count is exact."""
+Wanted = Mapping[Term, int]
+"""How often each term stands in a source sentence."""
+Tier = Mapping[tuple[Term, int], Sequence[Span]]
+"""Where each translation of a term, by number, stands."""
+
+
+def share_from_sums(sums: Statistics) -> Scores:
+    """Return the second of two sums in percent of the first, [*, 2] -> [*]; 0 of nothing."""
+    return np.asarray(100 * sums[..., 1] / np.maximum(sums[..., 0], 1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class TermTask:
+    """The terms of a glossary in the source sentences of D documents."""
+
+    matcher: TermMatcher
+    wanted: Sequence[Sequence[Wanted]]
+    """[D] of each sentence"""
+
+    @classmethod
+    def from_sources(cls, matcher: TermMatcher, sources: Documents) -> TermTask:
+        """Find the terms. Raises DocmtError if there are none."""
+        found = [[[each.term for each in matcher.find(text)] for text in document] for document in sources]
+        wanted = [[Counter(term for term in terms if term.targets) for terms in document] for document in found]
+        if not any(map(any, wanted)):
+            raise DocmtError("no term of the glossary stands in the source: is it for the other direction?")
+        return cls(matcher, wanted)
+
+    def score(self, translations: Documents, references: Documents) -> dict[str, MetricScore | None]:
+        """Return the scores of translations, with the same numbers of sentences as the source, by name.
+
+        The signatures have the same score of the references. No consistency without a term that a document repeats.
+        """
+        lines, reference = ([text for document in side for text in document] for side in (translations, references))
+        documents = np.repeat(np.arange(len(translations)), list(map(len, translations)))
+        segments = Segments(lines, [reference], documents)
+        scores: dict[str, MetricScore | None] = {
+            "chrf_pp": segments.score("chrF++", CHRF(word_order=2), chrf_from_sums)
+        }
+        made, ceiling = self._count(translations), self._count(references)
+        forms = "simplemma" if self.matcher.target.has_table else "endings"
+        for key in TERM_METRICS:
+            numbers = np.arange(len(translations)) if key == "consistency" else documents
+            value, reference_value = (float(share_from_sums(each[key].sum(axis=0))) for each in (made, ceiling))
+            signature = f"reference:{reference_value:.2f}"
+            if key != "repeated":
+                signature += f"|asked:{made[key][:, 0].sum()}|forms:{forms}"
+            score = MetricScore(
+                value,
+                signature,
+                METRIC_NAMES[key],
+                made[key],
+                numbers,
+                share_from_sums,
+                lower_is_better=key == "repeated",
+                reference=reference_value,
+            )
+            scores[key] = score if made[key][:, 0].any() else None
+        return scores
+
+    def _count(self, translations: Documents) -> dict[str, Statistics]:
+        """Return statistics, [G, 2] or for consistency [D, 2]: of how many, and how many."""
+        rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for wanted, document in zip(self.wanted, translations, strict=True):
+            renderings: dict[Term, Counter[int]] = defaultdict(Counter)
+            for terms, text in zip(wanted, document, strict=True):
+                asked = sum(terms.values())
+                for key, (most, exact) in _TIERS.items():
+                    met = match_terms(terms, self._find(terms, text, most, exact)) if terms else []
+                    rows[key].append((asked, len(met)))
+                for term, number in met:  # of the last tier, in any form
+                    renderings[term][number] += 1
+                words = re.findall(r"\w+", text.lower())
+                rows["repeated"].append((len(words), sum(a == b for a, b in pairwise(words))))
+            repeated = {term: count for term, count in sum(map(Counter, wanted), Counter[Term]()).items() if count > 1}
+            same = sum(max(renderings[term].values(), default=0) for term in repeated)
+            rows["consistency"].append((sum(repeated.values()), same))
+        return {key: np.array(each) for key, each in rows.items()}
+
+    def _find(self, terms: Wanted, text: str, most: int | None, exact: bool) -> Tier:
+        """Return where the translations of terms stand. most: how many of each. exact: only as they are listed."""
+        places = {}
+        for term in terms:
+            for number, target in enumerate(term.targets[:most]):
+                spans = self.matcher.list_places(term, target, text, True)
+                places[term, number] = spans if exact else spans + self.matcher.list_places(term, target, text)
+        return places
+
+
+_TIERS = {"terms_base": (1, True), "terms_listed": (None, True), "terms": (None, False)}
+"""How many translations of a term count, and whether only as they are listed."""
+
+
+def match_terms(wanted: Wanted, tier: Tier) -> list[tuple[Term, int]]:
+    """Return which translations meet terms: as many occurrences as can be met by spans that do not overlap."""
+    starts: dict[int, list[tuple[int, tuple[Term, int]]]] = defaultdict(list)
+    for key, spans in tier.items():
+        for start, end in spans:
+            starts[start].append((end, key))
+    numbers = {term: number for number, term in enumerate(wanted)}
+    counts, last = tuple(wanted.values()), max((end for each in starts.values() for end, _ in each), default=0)
+    # For each set of met terms that ends before a character, one way to meet it.
+    states: list[dict[tuple[int, ...], tuple[tuple[Term, int], ...]]] = [{} for _ in range(last + 1)]
+    states[0][(0,) * len(counts)] = ()
+    for position in range(last):
+        for met, chain in sorted(states[position].items(), key=lambda each: -sum(each[0]))[:_MOST_STATES]:
+            for end, key in starts[position]:
+                number = numbers[key[0]]
+                if met[number] < counts[number]:
+                    more = (*met[:number], met[number] + 1, *met[number + 1 :])
+                    states[end].setdefault(more, (*chain, key))
+            states[position + 1].setdefault(met, chain)
+        states[position] = {}
+    return list(max(states[last].items(), key=lambda each: sum(each[0]))[1])

@@ -1,5 +1,0 @@
-"""Parallel documents from a grammar, in which translation depends on earlier sentences."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

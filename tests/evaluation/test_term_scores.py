@@ -1,0 +1,124 @@
+"""Scores of terms equal an independent count: every way to give each occurrence words of its own is tried."""
+
+import json
+import random
+import re
+from itertools import product
+
+import pytest
+import sacrebleu
+from commands import assert_one_sentence, call
+
+from docmt.core.errors import DocmtError
+from docmt.evaluation.term_scores import TermTask, match_terms
+from docmt.terms import Glossary, Term
+from docmt.terms.matching import TermMatcher
+
+PAIRS = {"a": ["x y", "z"], "b": ["y"], "c": ["y z", "x"], "d e": ["z y x"], "e": ["z z"]}
+TERMS = {source: Term(source, tuple(targets)) for source, targets in PAIRS.items()}
+
+
+def count_by_trying(sources, target, most=None):
+    """Return the most occurrences that disjoint spans of a translation can meet."""
+    words, choices = target.split(), []
+    for source in sources:
+        forms = [text.split() for text in PAIRS[source][:most]]
+        spans = [
+            range(n, n + len(form)) for form in forms for n in range(len(words)) if words[n : n + len(form)] == form
+        ]
+        choices.append([None, *spans])
+    best = 0
+    for chosen in product(*choices):
+        taken = [number for span in chosen if span for number in span]
+        if len(taken) == len(set(taken)):
+            best = max(best, sum(span is not None for span in chosen))
+    return best
+
+
+def make_texts(seed):
+    """Return documents of sources and of translations; the terms do not overlap in a source."""
+    generator, sides = random.Random(seed), ([], [])
+    for _ in range(8):
+        sources = [" - ".join(generator.choices(list(PAIRS), k=generator.randint(0, 4))) for _ in range(4)]
+        targets = [" ".join(generator.choices("xyzw", k=generator.randint(1, 7))) for _ in sources]
+        for side, texts in zip(sides, (sources, targets), strict=True):
+            side.append(texts)
+    return sides
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counts_are_those_of_every_assignment_tried(seed):
+    sources, targets = make_texts(seed)
+    references = make_texts(seed + 10)[1]
+    task = TermTask.from_sources(TermMatcher(Glossary.from_pairs(PAIRS)), sources)
+    scores = task.score(targets, references)
+    rows = [
+        ([each for each in source.split(" - ") if each], target)
+        for document in zip(sources, targets, strict=True)
+        for source, target in zip(*document, strict=True)
+    ]
+    asked = sum(len(terms) for terms, _ in rows)
+    for key, most in (("terms", None), ("terms_listed", None), ("terms_base", 1)):
+        met = [count_by_trying(terms, target, most) for terms, target in rows]
+        assert scores[key].statistics.tolist() == [[len(terms), n] for (terms, _), n in zip(rows, met, strict=True)]
+        assert scores[key].score == pytest.approx(100 * sum(met) / asked)
+    assert scores["terms"].reference == task.score(references, references)["terms"].score
+    texts, others = ([text for document in side for text in document] for side in (targets, references))
+    assert scores["chrf_pp"].score == pytest.approx(sacrebleu.corpus_chrf(texts, [others], word_order=2).score)
+    repeated = sum(len(re.findall(r"(?=\b(\w) \1\b)", text)) for text in texts)
+    assert scores["repeated"].score == pytest.approx(100 * repeated / sum(len(text.split()) for text in texts))
+
+
+def test_greedy_matching_would_lose_a_term():
+    task = TermTask.from_sources(TermMatcher(Glossary.from_pairs({"a": "x", "b": "x y"})), [["a - b", "a a"]])
+    scores = task.score([["x y x", "x"]], [["x", "x x"]])
+    assert scores["terms"].statistics.tolist() == [[2, 2], [2, 1]] and scores["terms"].reference == 75
+    spans = {(TERMS["a"], 0): [(0, 3), (2, 5)], (TERMS["b"], 0): [(0, 1)], (TERMS["c"], 0): [(4, 5)]}
+    assert len(match_terms({TERMS["a"]: 1, TERMS["b"]: 1, TERMS["c"]: 1}, spans)) == 2
+    assert match_terms({TERMS["a"]: 1}, {}) == []
+
+
+def test_a_form_counts_in_the_last_tier_only():
+    pytest.importorskip("simplemma", reason="the extra terms is not installed")
+    glossary = Glossary.from_pairs({"measure": ["mesure", "disposition"]}, ("en", "fr"))
+    sources = [["These measures.", "This measure.", "A measure."]]
+    scores = TermTask.from_sources(TermMatcher(glossary), sources).score(
+        [["Ces mesures.", "Cette mesure.", "Une disposition."]], [["Ces mesures.", "Cela.", "Cela."]]
+    )
+    values = [scores[key].score for key in ("terms_base", "terms_listed", "terms", "consistency")]
+    assert values == pytest.approx([100 / 3, 200 / 3, 100, 200 / 3])
+    assert "reference:33.33|asked:3|forms:simplemma" in scores["terms"].signature
+
+
+def test_a_term_that_no_document_repeats_has_no_consistency():
+    task = TermTask.from_sources(TermMatcher(Glossary.from_pairs({"a": "x"})), [["a"], ["a"]])
+    scores = task.score([["x"], ["y"]], [["x"], ["x"]])
+    assert scores["consistency"] is None and scores["terms"].score == 50
+    with pytest.raises(DocmtError, match="no term of the glossary stands in the source"):
+        TermTask.from_sources(TermMatcher(Glossary.from_pairs({"q": "x"})), [["a"]])
+
+
+def test_terms_of_systems_are_compared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = {"source.txt": ["a"] * 7, "reference.txt": ["x"] * 7, "good.txt": ["x"] * 7, "bad.txt": ["y"] * 6 + ["x"]}
+    for name, lines in files.items():
+        (tmp_path / name).write_text("\n\n".join(lines) + "\n")
+    (tmp_path / "terms.tsv").write_text("a\tx\n")
+    common = ["--reference", "reference.txt", "--terms", "terms.tsv"]
+    both = call("evaluate", "--systems", "good.txt", "bad.txt", "--source", "source.txt", *common, "--json", "all.json")
+    assert both.status == 0, both.err
+    assert re.search(r"^good.txt +100.00 ± 0.00 .*\nbad.txt +14.29 ± \d+\.\d+  p 0\.0\d+\* ", both.out, re.MULTILINE)
+    first, second = json.loads((tmp_path / "all.json").read_text())["systems"]
+    assert first["terms"]["score"] == first["terms"]["reference"] == 100 and first["consistency"] is None
+    assert second["outcomes"]["terms"]["difference"]["value"] == pytest.approx(-600 / 7)
+    assert_one_sentence(call("evaluate", "--hypothesis", "good.txt", *common).err, "--terms needs --source")
+    (tmp_path / "short.txt").write_text("a\n")
+    outcome = call("evaluate", "--hypothesis", "good.txt", "--source", "short.txt", *common)
+    assert outcome.status == 2 and "short.txt has 1 document but" in outcome.err
+    (tmp_path / "more.txt").write_text("x\nx\n\n" + "\n\n".join(["x"] * 6) + "\n")
+    outcome = call("evaluate", "--hypothesis", "more.txt", "--source", "source.txt", *common)
+    assert outcome.status == 0 and re.search(r"^terms +- +not defined$", outcome.out, re.MULTILINE)
+    (tmp_path / "terms.tsv").write_text("x\ta\n")
+    outcome = call("evaluate", "--hypothesis", "good.txt", "--source", "source.txt", *common)
+    assert outcome.status == 2
+    assert_one_sentence(outcome.err, "no term of the glossary stands in the source")
