@@ -35,7 +35,7 @@ from docmt.serve.job_store import (
     is_disk_full,
     move_file,
 )
-from docmt.serve.job_terms import TermRequest
+from docmt.serve.job_terms import TermRequest, list_lacking
 from docmt.serve.job_translation import check_pairs, choose_lane, translate_job
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
@@ -173,8 +173,9 @@ class DocumentJobs:
             if options.context and description.reads_context:
                 context = await self._engine.segment(model, options.context)
                 journal.append({"context": context.sentences})
-            if options.terms and (terms := TermRequest.make(journal.sources, options.terms, "prefer")).occurrences:
-                journal.append(terms.to_line(journal))
+            if options.terms:
+                terms = await asyncio.to_thread(TermRequest.make, journal.sources, options.terms, "prefer")
+                journal.append(terms.to_line(terms.review(journal)))
             facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)
             self._store.add(id, owner, facts)
         except BaseException:
@@ -287,12 +288,13 @@ class DocumentJobs:
     ) -> tuple[JobRecord, dict[str, int]]:
         """Search the sentences that lack terms again, as one change of the user; see `TermRequest.count_changes`."""
         job = self._load(self._find(id, owner))
-        before, journal = request.list_lacking(job.journal), job.journal
-        take_characters(sum(len(journal.sources[number]) for number in before))
-        self._change(id, owner, request.to_line(journal))
-        while not self._stopped and self._find(id, owner).status in ACTIVE and before.keys() & journal.list_sought():
+        reviews = request.review(job.journal, await asyncio.to_thread(request.review, job.journal))
+        lacking = list_lacking(reviews)
+        take_characters(sum(len(job.journal.sources[number]) for number in lacking))
+        self._change(id, owner, request.to_line(reviews))
+        while not self._stopped and self._find(id, owner).status in ACTIVE and lacking & {*job.journal.list_sought()}:
             await job.changed.wait()
-        return self.status(id, owner), request.count_changes(journal, before)
+        return self.status(id, owner), await asyncio.to_thread(request.count_changes, reviews, job.journal)
 
     async def confirm(self, id: str, owner: str, number: int, confirmed: bool) -> JobRecord:
         """Note that the user has read a sentence, so that it is not translated again; or take that back."""

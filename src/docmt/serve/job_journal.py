@@ -237,11 +237,13 @@ class JobJournal:
             for number, each in uses
             if (old := self.sentences[number]).target is not None
         }
+        if not uses:
+            return
         first, last = uses[0][0], uses[-1][0]
         if any(each.target is not None for each in self.sentences):  # else the document begins with them
             self._change(changed, last + 1, first)
         self.terms.append(UserTerms(terms, mode))
-        self._sought |= {number for number, each in changed.items() if any(use.status in UNMET for use in each.terms)}
+        self._sought |= {number for number, each in uses if any(use["status"] in UNMET for use in each)}
         self._restart(first)
 
     def _edit(

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.term_report import UNMET, review_terms
+from docmt.decoding.term_report import UNMET
 from docmt.decoding.translation_results import TermStatus, TermUse
 from docmt.serve.job_journal import JobJournal
 from docmt.terms import Glossary, Term
 from docmt.terms.matching import Occurrence, TermMatcher, TermMode
+
+
+class TermReview(NamedTuple):
+    """A translation, and what became of terms in it."""
+
+    target: str | None
+    uses: Sequence[TermUse]
+
+
+TermReviews = dict[int, TermReview]
+"""By the number of the sentence."""
 
 
 @dataclass(frozen=True)
@@ -35,41 +48,49 @@ class TermRequest:
             names = f"the term {terms[0].source}" if len(terms) == 1 else "a term of this glossary"
             raise DocmtError(f"no sentence of the document has {names}")
 
-    def to_line(self, journal: JobJournal) -> dict[str, object]:
+    def review(self, journal: JobJournal, known: Mapping[int, TermReview] = MappingProxyType({})) -> TermReviews:
+        """Return what became of the terms in each present translation. known: of earlier ones, which may be the same.
+
+        It takes a millisecond a sentence.
+        """
+        targets = {number: journal.sentences[number].target for number in self.occurrences}
+        same = {number for number, each in known.items() if each.target == targets[number]}
+        return {n: known[n] if n in same else self._review(n, target) for n, target in targets.items()}
+
+    def _review(self, number: int, target: str | None) -> TermReview:
+        uses, occurrences = list[TermUse](), self.occurrences[number] if target is not None else []
+        for (term, span, _), match in zip(occurrences, self.matcher.match(occurrences, target or ""), strict=True):
+            status: TermStatus = "lost" if term.targets else "forbidden"
+            place = match.span if match else self.matcher.find_forbidden(term, target or "")
+            if match is not None:
+                status = "met" if match.is_listed else "other_form"
+            found = (target or "")[slice(*place)] if place else ""
+            uses.append(TermUse(span, term.source, term.targets, found, status))
+        return TermReview(target, uses)
+
+    def to_line(self, reviews: TermReviews) -> dict[str, object]:
         """Return the line of the journal, with those terms that occur."""
         found: dict[str, Term] = {one.term.source: one.term for each in self.occurrences.values() for one in each}
         rows = [[term.source, term.targets, term.forbidden, term.keep, term.case] for term in found.values()]
-        uses = [[number, list(map(asdict, self._review(number, journal)))] for number in self.occurrences]
+        uses = [[number, list(map(asdict, each.uses))] for number, each in reviews.items()]
         return {"terms": rows, "mode": self.matcher.mode, "uses": uses}
 
-    def _review(self, number: int, journal: JobJournal) -> list[TermUse]:
-        """Return what became of the terms in the present translation of a sentence, if there is one."""
-        if (target := journal.sentences[number].target) is None:
-            return []
-        uses = []
-        for term, span, _ in self.occurrences[number]:
-            place = self.matcher.find_forbidden(term, target) if not term.targets else None
-            found = target[slice(*place)] if place else ""
-            status: TermStatus = "lost" if term.targets else "forbidden" if place else "met"
-            uses.append(TermUse(span, term.source, term.targets, found, status))
-        return review_terms(uses, target, self.matcher.glossary.languages)
+    def count_changes(self, before: TermReviews, journal: JobJournal) -> dict[str, int]:
+        """Return what became of sentences that lacked terms.
 
-    def list_lacking(self, journal: JobJournal) -> dict[int, str]:
-        """Return the present translations that lack a term, by number."""
-        reviewed = {number: self._review(number, journal) for number in self.occurrences}
-        numbers = [number for number, uses in reviewed.items() if any(use.status in UNMET for use in uses)]
-        return {number: journal.sentences[number].target or "" for number in numbers}
-
-    def count_changes(self, journal: JobJournal, before: Mapping[int, str]) -> dict[str, int]:
-        """Return what became of translations that lacked terms.
-
-        changed: they are others; kept: they are the user's; refused: they still lack terms; waiting: not searched yet.
+        changed: they have other translations; kept: they are the user's; refused: they still lack terms; waiting: they
+        are not searched yet.
         """
-        waiting, sentences = before.keys() & set(journal.list_sought()), journal.sentences
-        kept = {number for number in before if sentences[number].is_fixed}
+        lacking, after = list_lacking(before), self.review(journal, before)
+        waiting, kept = lacking & set(journal.list_sought()), {n for n in lacking if journal.sentences[n].is_fixed}
         return {
-            "changed": sum(target != sentences[number].target for number, target in before.items()),
+            "changed": sum(after[number].target != before[number].target for number in lacking),
             "kept": len(kept),
-            "refused": len((self.list_lacking(journal).keys() & before.keys()) - kept - waiting),
+            "refused": len((lacking & list_lacking(after)) - kept - waiting),
             "waiting": len(waiting),
         }
+
+
+def list_lacking(reviews: TermReviews) -> set[int]:
+    """Return the sentences that lack terms."""
+    return {number for number, each in reviews.items() if any(use.status in UNMET for use in each.uses)}
