@@ -333,9 +333,7 @@ def test_a_search_for_terms_ends_whose_caller_has_left(models, monkeypatch):
 
     async def leave(engine):
         terms = TermMatcher(Glossary.from_pairs({"lamp": "lampe"}))
-        searching = asyncio.ensure_future(
-            engine.search_terms("sentence", Document.from_sentences(["a lamp"]), [], {}, terms)
-        )
+        searching = asyncio.ensure_future(engine.search_terms("sentence", SHORT, [], {}, terms))
         await asyncio.to_thread(started.wait)
         searching.cancel()
         return await engine.align("sentence", [("a lamp", "it is")])
