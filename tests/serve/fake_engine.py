@@ -46,12 +46,12 @@ class FakeWork:
         align = self.options.get("align", False)
         links = link_words(source, target) if align is True or (align and align(number)) else None
         terms = self.options.get("terms")
-        uses = tuple(
-            TermUse(span, term.source, term.targets, "", "met" if term.targets[0] in target else "lost")
-            for term, span, _ in (terms.find(source) if terms else ())
-        )
+        uses = []
+        for each in terms.find(source) if terms else ():
+            status = "met" if each.term.targets[0] in target else "lost"
+            uses.append(TermUse(each.span, each.term.source, each.term.targets, "", status))
         return TranslatedSentence(
-            source, target, -float(len(source)), (0, 0), (0, 0), tokens=4, alignment=links, terms=uses
+            source, target, -float(len(source)), (0, 0), (0, 0), tokens=4, alignment=links, terms=tuple(uses)
         )
 
     def make_part(self, first, last):
@@ -153,12 +153,14 @@ class FakeEngine:
         found = {}
         for number in scores:
             source, target, uses = document.sentences[number], targets[number], []
-            for term, span, _ in terms.find(source):
-                wanted = term.targets[0]
+            for each in terms.find(source):
+                wanted = each.term.targets[0]
                 is_met = wanted in target
                 target += f" {wanted}" * (not is_met and "birds" not in source)
                 status = "met" if is_met else "second_search" if wanted in target else "lost"
-                uses.append(TermUse(span, term.source, term.targets, wanted * (wanted in target), status, 1.0))
+                uses.append(
+                    TermUse(each.span, each.term.source, each.term.targets, wanted * (wanted in target), status, 1.0)
+                )
             score, tokens = scores[number] if target == targets[number] else (-9.0, 3)
             spans = (0, 0), (0, 0)
             found[number] = TranslatedSentence(source, target, score, *spans, tokens=tokens, terms=tuple(uses))

@@ -122,6 +122,22 @@ def test_a_server_that_is_killed_within_a_search_for_terms(tmp_path, monkeypatch
     assert [asyncio.run(scenario(kill)) for kill in range(3)] == [False, False, True]
 
 
+def test_terms_are_undone_that_were_asked_for_before_the_first_translation(tmp_path):
+    async def scenario():
+        engine = FakeEngine(hold=0)
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            assert (await jobs.use_terms(id, "", ask({"dog": "chien"})))[1]["waiting"] == 0
+            engine.hold = 1000
+            await follow(jobs, id)
+            assert jobs.status(id, "").terms["asked"] == 2
+            await jobs.undo(id, "")
+            await follow(jobs, id)
+            assert jobs.status(id, "").terms["asked"] == 0 and targets_of(jobs, id) == PLAIN
+
+    asyncio.run(scenario())
+
+
 def test_a_search_for_terms_is_stopped(tmp_path):
     async def scenario():
         engine = FakeEngine()

@@ -40,7 +40,8 @@ def test_a_word_is_used_everywhere_and_undone(service, open_page):
 def test_selected_words_and_the_keyboard_fill_the_term(service, open_page):
     page = open_page(service.url)
     translate(page)
-    page.click(sentence(0))
+    page.focus(sentence(0))
+    page.keyboard.press("Enter")  # no mouse rests on a word
     see(page, ".target .chosen .word")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("t")

@@ -175,7 +175,7 @@ class DocumentJobs:
                 journal.append({"context": context.sentences})
             if options.terms:
                 terms = await asyncio.to_thread(TermRequest.make, journal.sources, options.terms, "prefer")
-                journal.append(terms.to_line(terms.review(journal)))
+                journal.append(terms.to_line(terms.review(journal)) | {"undoable": False})
             facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)
             self._store.add(id, owner, facts)
         except BaseException:

@@ -9,7 +9,8 @@ before anything else sees it. It is also the log of events: each sentence of a l
     {"machine": 7}                                                an edited sentence gets the machine's translation back
     {"confirm": 7, "confirmed": true}                             the user has read it, or takes that back
     {"terms": [["source", ["target", ...], [forbidden], keep, case], ...], "mode": "require", "uses": [[7, [...]], ...]}
-                                                                  terms, and what became of them in the sentences
+                                                                  terms, and what became of them in the sentences;
+                                                                  `undoable` is false where the document came with them
     {"undo": true}                                                the last change of the user that holds is taken back
     {"stop": true}                                                translations after an edit stay as they were
 
@@ -230,7 +231,11 @@ class JobJournal:
                 sentence.stale = not sentence.is_fixed
 
     def _apply_terms(
-        self, terms: list[list[Any]], mode: TermMode, uses: list[tuple[int, list[dict[str, Any]]]]
+        self,
+        terms: list[list[Any]],
+        mode: TermMode,
+        uses: list[tuple[int, list[dict[str, Any]]]],
+        undoable: bool = True,
     ) -> None:
         changed = {
             number: replace(old, terms=join_uses(old.terms, (TermUse(**use) for use in each)))
@@ -240,7 +245,7 @@ class JobJournal:
         if not uses:
             return
         first, last = uses[0][0], uses[-1][0]
-        if any(each.target is not None for each in self.sentences):  # else the document begins with them
+        if undoable:
             self._change(changed, last + 1, first)
         self.terms.append(UserTerms(terms, mode))
         self._sought |= {number for number, each in uses if any(use["status"] in UNMET for use in each)}

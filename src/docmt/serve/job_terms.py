@@ -59,13 +59,14 @@ class TermRequest:
 
     def _review(self, number: int, target: str | None) -> TermReview:
         uses, occurrences = list[TermUse](), self.occurrences[number] if target is not None else []
-        for (term, span, _), match in zip(occurrences, self.matcher.match(occurrences, target or ""), strict=True):
+        for each, match in zip(occurrences, self.matcher.match(occurrences, target or ""), strict=True):
+            term = each.term
             status: TermStatus = "lost" if term.targets else "forbidden"
             place = match.span if match else self.matcher.find_forbidden(term, target or "")
             if match is not None:
                 status = "met" if match.is_listed else "other_form"
             found = (target or "")[slice(*place)] if place else ""
-            uses.append(TermUse(span, term.source, term.targets, found, status))
+            uses.append(TermUse(each.span, term.source, term.targets, found, status))
         return TermReview(target, uses)
 
     def to_line(self, reviews: TermReviews) -> dict[str, object]:

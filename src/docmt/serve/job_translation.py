@@ -53,7 +53,7 @@ async def translate_job(
             await search_terms(engine, facts, journal, terms)
             on_change()
             continue
-        events = len(journal.events)
+        before = len(journal.events), journal.edits
         works: deque[tuple[TranslationPlan, Work]] = deque()
         try:
             while plans := journal.list_plans(_AHEAD):
@@ -65,7 +65,7 @@ async def translate_job(
         finally:
             for _, work in works:
                 work.cancel()
-        if len(journal.events) == events:
+        if (len(journal.events), journal.edits) == before:
             raise DocmtError("the engine returned no translation")
 
 
