@@ -59,7 +59,7 @@ def test_a_sentence_at_its_limit_gains_nothing(run, suite):
         (["--json", "none/there.json"], "cannot write none/there.json"),
         (["--json", "-", "--markdown", "-"], "two outputs would both go to standard output"),
         (["--source", "none.en", "--reference", "none.de"], "cannot read none.en: there is no such file"),
-        (["--reference", "none.de"], "--reference has no effect without --source: add it, or leave --reference out"),
+        (["--reference", "none.de"], "--reference has no effect without --source: leave it out, or add --source"),
         (["--cxmi.examples", 3], "--cxmi.examples has no effect without --source"),
         (["--context.window-decoding", "prefix"], "context.window_decoding is for systems that translate windows"),
     ],

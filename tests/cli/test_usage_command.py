@@ -208,7 +208,7 @@ def test_marked_tokens_and_translations_of_contrastive_items(run, corpus, tmp_pa
         "--suite",
         suite,
         "--translate",
-        message="--translate has no effect without --context-ablation: add it",
+        message="--translate has no effect without --context-ablation: leave it out",
     )
     item = {"src_context": ["A."], "src": "It.", "expected": "es"}
     suite.write_text(json.dumps(item) + "\n" + json.dumps(item | {"src_context": ["B."]}) + "\n")
@@ -266,7 +266,7 @@ def test_settings_of_the_search_that_scoring_does_not_read_are_accepted(run, ask
     [
         (["--cxmi.replaced-sentences", "-1"], "--cxmi.replaced-sentences is -1: choose a number from 0"),
         (["--json", "none/there.json"], "cannot write none/there.json"),
-        (["--context-ablation"], "--context-ablation has no effect without --suite: add it, or leave --context-"),
+        (["--context-ablation"], "--context-ablation has no effect without --suite: leave it out, or add --suite"),
         (["--normalization", "mean"], "--contrastive.normalization has no effect without --suite"),
         (["--suite", "pronouns", "pronouns"], "--suite has pronouns twice: name it once"),
         (["--suite", "pronouns", "--context-ablation", "--markdown", "m"], "--markdown does not go with --context-"),

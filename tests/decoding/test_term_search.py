@@ -38,7 +38,9 @@ def test_terms_are_met_and_agree(translator, plain):
     assert "https://example.org/report" in targets[3]
     assert [targets[n] for n in (2, 4)] == [plain.sentences[n].target for n in (2, 4)]
     uses = [each for sentence in made for each in sentence.terms]
-    assert [each.term for each in uses] == ["committee", "measure", "report", "citizen"]  # none in the address
+    assert [each.term for each in uses] == ["committee", "measure", "report", "citizen", "report"]
+    *uses, address = uses
+    assert (address.status, address.found, address.loss) == ("protected", "report", 0)
     assert {each.status for each in uses} == {"second_search"} and all(each.loss > 0 for each in uses)
     assert made.sentences[0].source[slice(*uses[1].span)] == "measures" and uses[1].found == "dispositions"
     scored = translator.score(docmt.Document.from_text(TEXT), made)
@@ -91,6 +93,16 @@ def test_translate_takes_terms(translator):
         translator.translate(TEXT, terms="terms.csv")
 
 
+def test_terms_in_protected_text_alone_change_nothing(translator):
+    document = docmt.Document.from_sentences(["See https://example.org/report and {committee}."])
+    made = use(translator, PAIRS, "require").translate(document)
+    assert [(each.term, each.status) for each in made.sentences[0].terms] == [
+        ("report", "protected"),
+        ("committee", "protected"),
+    ]
+    assert str(made) == str(translator.translate(document))
+
+
 def test_modes_are_checked(translator):
     with pytest.raises(DocmtError, match="mode"):
         use(translator, PAIRS, "perhaps")
@@ -133,7 +145,7 @@ def test_a_term_that_loses_text_is_refused_unless_required(translator, plain, mo
     document = docmt.Document.from_text(TEXT)
     assert not any(plain.warnings())
     made = use(translator, PAIRS).translate(document)
-    assert [each.status for each in made.sentences[3].terms] == ["refused"] and not any(made.warnings())
+    assert made.sentences[3].terms[0].status == "refused" and not any(made.warnings())
     assert made.sentences[3].target == plain.sentences[3].target and made.sentences[0] != plain.sentences[0]
     required = use(translator, PAIRS, "require").translate(document)
     assert "ressortissants" in required.sentences[3].target
@@ -182,7 +194,7 @@ def test_what_is_not_to_be_translated_may_cost_anything(translator, monkeypatch)
     text = "SafeDrive is new, see https://example.org/SafeDrive now."
     (sentence,) = translator.with_terms(terms).translate(docmt.Document.from_sentences([text]))
     assert sentence.target.replace("/SafeDrive", "").count("SafeDrive") == 1
-    assert [each.status for each in sentence.terms] == ["second_search"] and sentence.terms[0].loss > 1.0
+    assert [each.status for each in sentence.terms] == ["second_search", "protected"] and sentence.terms[0].loss > 1.0
 
 
 def test_a_translation_at_the_length_limit_is_not_taken(translator):
@@ -199,3 +211,20 @@ def test_the_score_of_a_document_is_normalized(translator):
     made = use(translator, PAIRS).translate(docmt.Document.from_text(TEXT))
     total, tokens = sum(each.score for each in made), sum(each.tokens for each in made)
     assert made.score == pytest.approx(translator.search.normalize_score(total, tokens))
+
+
+def test_markup_stays_on_the_words_of_terms(translator, tmp_path):
+    """Terms are found across markup, and all words that stand for a term are within what enclosed it."""
+    pairs = {
+        "The an<b>nual</b> report is new.": "<b>",
+        "The <b>annual report</b> is new.": "<b>compte rendu annuel</b>",
+        'Read the <a href="r">annual report of the committee</a> today.': ">compte rendu annuel du comité</a>",
+        "The com<i>mittee</i> met the <i>citizens</i>.": "<i>ressortissants</i>",
+    }
+    source, target = tmp_path / "a.html", tmp_path / "b.html"
+    source.write_text("".join(f"<p>{text}</p>\n" for text in pairs), encoding="utf-8")
+    chosen = use(translator, {**PAIRS, "annual report": "compte rendu annuel"})
+    (made,) = chosen.translate_file(source, target)
+    assert {each.status for sentence in made for each in sentence.terms} == {"second_search"}
+    for line, wanted in zip(target.read_text(encoding="utf-8").splitlines()[-4:], pairs.values(), strict=True):
+        assert wanted in line

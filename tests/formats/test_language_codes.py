@@ -35,6 +35,7 @@ def test_every_code_of_iso_639_2_for_libraries_is_that_of_a_language():
 
 
 CODES = {"de": "de", " de-AT ": "de-AT", "ger": "ger", "zh_Hans": "zh_Hans", "German": "de", "FRENCH (Canada)": "fr"}
+CODES |= {"anglais": "en", "Englisch": "en", "Deutsch": "de", "français": "fr", "ESPAÑOL": "es", "日本語": "ja"}
 
 
 @pytest.mark.parametrize(

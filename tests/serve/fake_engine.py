@@ -135,6 +135,9 @@ class FakeEngine:
             first, history = len(targets), list(targets)
         return FakeWork(self, document, first, history, options)
 
+    def list_memories(self):
+        return []
+
     async def make_matcher(self, model, entries, glossary=None, mode="prefer"):
         languages = {each.name: (each.source_language, each.target_language) for each in self.describe_models()}
         base = await TermMatchers((), "prefer", languages).make(model, entries) if entries else None

@@ -29,7 +29,10 @@ def server(tmp_path_factory):
     keys = AccessKeys(folder / "data")
     secrets = [keys.create(name)[0] for name in ("one", "other")]
     search = SearchConfig(beam=1, max_length_ratio=1.0, max_length_extra=8.0)
-    with running_server(*models, data=folder / "data", keys=keys, search=search) as url:
+    unit = '<tu><tuv xml:lang="en"><seg>It is old.</seg></tuv><tuv xml:lang="mt"><seg>Es ist alt.</seg></tuv></tu>'
+    (folder / "sentences.tmx").write_text(f'<tmx version="1.4"><header srclang="en"/><body>{unit}</body></tmx>')
+    memory = str(folder / "sentences.tmx")
+    with running_server(*models, data=folder / "data", keys=keys, search=search, memory=[memory]) as url:
         yield url, *secrets
 
 
@@ -141,3 +144,18 @@ def test_documents_with_glossaries(client, server):
         httpx.get(f"{server[0]}/v1/documents/{handle.document_id}/events", headers=headers, timeout=60)
         client.translate_document_download(handle, output)
         assert output.getvalue().decode() == "Maler\nGewinn"
+
+
+def test_translation_memories(client):
+    listed = {each.source_language: each for each in client.list_translation_memories()}
+    memory = listed["en"]
+    assert (memory.name, memory.target_languages, memory.segment_count) == ("sentences.tmx", ["mt"], 1)
+    assert client.get_translation_memory(memory).segment_count == 1
+    assert len(client.list_translation_memories(page=0, page_size=1)) == 1
+    assert client.list_translation_memories(page=len(listed), page_size=1) == []
+    for named in ({"translation_memory": memory}, {"translation_memory": memory, "translation_memory_threshold": 80}):
+        assert client.translate_text("It is old.", source_lang="EN", target_lang="MT", **named).text == "Es ist alt."
+    with pytest.raises(deepl.DeepLException, match="no such translation memory"):
+        client.translate_text("It is old.", target_lang="MT", translation_memory=UNKNOWN[1])
+    with pytest.raises(deepl.DeepLException, match="no translations into EN-US"):
+        client.translate_text("Es ist alt.", source_lang="MT", target_lang="EN-US", translation_memory=memory)

@@ -1,10 +1,17 @@
 """Glossaries in the interface of docmt: terms of texts and documents, over edits, deletion and restarts."""
 
+import subprocess
+import sys
+
 import pytest
 
 pytest.importorskip("starlette")
 
 from service_fixtures import ServiceEngine, running_service
+
+from docmt.cli.app import main
+from docmt.serve import glossary_store
+from docmt.serve.access_keys import AccessKeys
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -73,3 +80,113 @@ def test_documents_keep_terms_over_edits_deletion_and_restarts(tmp_path):
         client.post(f"{path}/undo")
         client.post(f"{path}/undo")
         assert client.get(path).json()["terms"]["met"] == 2
+
+
+def test_keys_have_their_glossaries_and_limits(tmp_path, monkeypatch):
+    keys = AccessKeys(tmp_path)
+    one, other = ({"authorization": f"DeepL-Auth-Key {keys.create(name)[0]}"} for name in ("one", "other"))
+    monkeypatch.setattr(glossary_store, "MAX_GLOSSARIES", 2)
+    monkeypatch.setattr(glossary_store, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(glossary_store, "MAX_OWNER_BYTES", 60)
+    with running_service(tmp_path, keys=keys) as client:
+
+        def send(method, path, status, headers=one, **values):
+            row = {"source_lang": "EN", "target_lang": "FR", "entries": "a\tb"} | values
+            answer = client.request(method, path, json=row | {"name": "x"}, headers=headers)
+            assert answer.status_code == status, answer.text
+            return answer.json() if answer.content else {}
+
+        id = send("POST", "/v2/glossaries", 201)["glossary_id"]
+        mine = f"/v3/glossaries/{id}"
+        for method, path in (
+            ("GET", mine),
+            ("PATCH", mine),
+            ("DELETE", mine),
+            ("GET", f"/v2/glossaries/{id}/entries"),
+            ("PUT", f"{mine}/dictionaries"),
+        ):
+            send(method, path, 404, other)
+        send("POST", "/v2/glossaries", 413, entries="a\tb\nb\tc\nc\td\nd\te")
+        row = {"source_lang": "en", "target_lang": "fr"}
+        send("PATCH", mine, 413, dictionaries=[row | {"entries": "b\tb\nc\tc\nd\td"}])
+        assert send("GET", mine, 200)["dictionaries"] == [row | {"entry_count": 1}]  # nothing was written
+        send("POST", "/v2/glossaries", 413, entries=f"{'é' * 30}\tb")
+        send("POST", "/v2/glossaries", 201)
+        assert "2 glossaries already" in send("POST", "/v2/glossaries", 400)["message"]
+        send("POST", "/v2/glossaries", 201, other)
+        send("DELETE", mine, 204)
+        send("POST", "/v2/glossaries", 201)
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ("", "entries is empty"),
+        ("cat", "line 1: it must have a source and a target"),
+        ("cat\tchat\tx", "line 1: it must have a source and a target"),
+        ("cat\tchat\n \tx", "line 2: a text must have 1 to 1,024 bytes"),
+        ("cat\t\u200b", "a text must have"),
+        ("cat\tchat\ncat\tmatou", "line 2: 'cat' is there twice"),
+        ("ca\x85t\tchat", "control character U\\+0085"),
+        ("ca\u2028t\tchat", "control character U\\+2028"),
+        ("ca\u202et\tchat", "control character U\\+202E"),
+        ("x" * 1025 + "\ty", "is longer than 1,024 bytes"),
+        ('csv "cat,chat', "Check the quotes"),
+        ('csv "ca\nt",chat', "has a tab or a line break"),
+        ("csv cat,chat,en", "may have the languages en and fr"),
+        ("csv cat,chat,de,fr", "may have the languages en and fr"),
+        ("csv cat;chat", "it must have a source and a target"),
+        (f'csv "{"x" * 200_000}",chat', "field larger than field limit"),
+    ],
+)
+def test_entries_that_are_refused(entries, reason):
+    text, is_csv = entries.removeprefix("csv "), entries.startswith("csv ")
+    with pytest.raises(glossary_store.GlossaryError, match=reason):
+        glossary_store.parse_entries(text, is_csv, ("en", "fr"))
+
+
+def test_entries_that_are_strange_and_fine(tmp_path):
+    entries = {"=1+1": "=A1", ".": ";", '"a': "b", "cat": "|", "Cat": "Chat | Matou", "\U0001faa8": "\U0001fab5"}
+    lines = [f" {source} \t{target} " for source, target in entries.items()]
+    parsed = glossary_store.parse_entries("\ufeff" + "\r\n".join([*lines, "", " \t"][:-1]), False, ("en", "fr"))
+    assert parsed == entries
+    table = glossary_store.parse_entries('"a, b",c,EN-gb,fr_CA\n\nd,"e ""f"""\n', True, ("en", "fr"))
+    assert table == {"a, b": "c", "d": 'e "f"'}
+    with running_service(tmp_path) as client:
+        id = store(client, "\n".join(map("\t".join, entries.items())))
+        text = {"sentences": ["=1+1 . cat Cat \U0001faa8"], "glossary_id": id}
+        (row,) = client.post("/v1/translate", json=text).json()["sentences"]
+        assert [(use["term"], use["wanted"]) for use in row["terms"]] == [
+            ("=1+1", ["=A1"]),
+            ("cat", ["|"]),
+            ("Cat", ["Chat", "Matou"]),
+        ]
+
+
+def test_several_processes_change_one_store(tmp_path):
+    """Each change is whole, also of a process that is killed, and none is lost."""
+    code = (
+        "import sys, time; from pathlib import Path; from docmt.serve.glossary_store import GlossaryStore\n"
+        "store = GlossaryStore(Path(sys.argv[1])); number = 0\n"
+        "while number < 20 or sys.argv[3] == 'endless':\n"
+        "    store.change('anna', sys.argv[2], {('en', 'fr'): {f'{sys.argv[3]} {number}': 'x'}})\n"
+        "    number += 1; time.sleep(0.01)\n"
+    )
+    store = glossary_store.GlossaryStore(tmp_path)
+    id = store.create("anna", "shared", {("en", "fr"): {"a": "b"}}).id
+    command = [sys.executable, "-c", code, str(tmp_path), id]
+    processes = [subprocess.Popen([*command, name]) for name in ("one", "two", "endless")]
+    assert [process.wait() for process in processes[:2]] == [0, 0]
+    processes[2].kill()
+    processes[2].wait()
+    entries = glossary_store.split_entries(store.read("anna", id, ("en", "fr")))
+    assert {f"{name} {number}" for name in ("one", "two") for number in range(20)} <= set(entries)
+    assert store.find("anna", id).sizes == {("en", "fr"): len(entries)}
+
+
+def test_a_key_that_is_revoked_takes_its_glossaries_along(tmp_path):
+    store, ids = glossary_store.GlossaryStore(tmp_path), [AccessKeys(tmp_path).create(name)[1].id for name in "ab"]
+    for id in ids:
+        store.create(id, "x", {("en", "fr"): {"a": "b"}})
+    main(["serve", "--data", str(tmp_path), "--revoke-key", ids[0]])
+    assert [len(store.list_owned(id)) for id in ids] == [0, 1]

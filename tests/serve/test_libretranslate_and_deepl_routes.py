@@ -262,7 +262,7 @@ def test_deepl_says_which_tags_end_a_sentence(client, rules, sentences):
         {"glossary_ids": ["x"], "glossary_id": "x", "source_lang": "EN"},
         {"style_id": "x"},
         {"custom_instructions": ["be kind"]},
-        {"translation_memory_id": "x"},
+        {"translation_memory_threshold": 101},
         {"ignore_tags": ["x"]},
         {"split_sentences": 7},
         {"tag_handling": "docx"},

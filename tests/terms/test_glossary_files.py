@@ -41,6 +41,10 @@ TABLES = {
     "relevance": "cat\tchat\ten\tfr\t0.5\n",
     "languages": "en-US,fr_FR,de\ncat,chat,Katze\n",
     "names of languages": "English\tGerman\tFrench (Canada)\ncat\tKatze\tchat\n",
+    "names in French": "anglais;français\ncat;chat\n",
+    "names in German": "Englisch,Deutsch,Französisch\ncat,Katze,chat\n",
+    "columns in German": "Begriff;Übersetzung\ncat;chat\n",
+    "columns in French": "terme;traduction;commentaire\ncat;chat\n",
     "ISO 639-2": "ger;eng;fre\nKatze;cat;chat\n",
     "memoQ with definitions": "Entry_ID;English;English_Def;French\n1;cat;an animal;chat\n",
     "ids": "term_id,en,fr,pos\n17,cat,chat,noun\n",
@@ -330,7 +334,11 @@ def test_json_that_is_refused(text, message, read):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"cat\tch\xe2t\n", "not UTF-8 .* it looks like Latin-1"),
+        ("cat\tkočka šedá\n".encode("cp1250"), "not UTF-8"),
+        ("cat\tmâle\n".encode("mac-roman"), "not UTF-8"),
+        ("cat\tmâle\n".encode("cp850"), "not UTF-8"),
+        ("кот\tchat\n".encode("cp1251"), "not UTF-8"),
+        (b"cat\tch\x81t\n", "not UTF-8"),
         ("cat\tchat\n".encode("utf-16-le"), "UTF-16 without a mark"),
         (b"PK\x03\x04\xff", "an office document or an archive: save its table as CSV"),
         (b"cat\tchat\n" + b"x" * 200_000 + b"\ty\n", "a cell is too long"),
@@ -339,6 +347,23 @@ def test_json_that_is_refused(text, message, read):
 def test_other_files_are_refused(data, message, read):
     with pytest.raises(DocmtError, match=message):
         read("a.tsv", data)
+
+
+def test_windows_1252_is_read_where_its_letters_are_those_of_the_languages(read):
+    data = "fur\tpelage mâle – l’été\n".encode("cp1252")
+    glossary = read("a.csv", data)
+    assert glossary.terms[0].targets == ("pelage mâle – l’été",)
+    assert [row.reason for row in glossary.remarks] == ["is no UTF-8, and is read as Windows-1252 (all of the file)"]
+    for languages in (("en", "hu"), ("en", "de"), ("", "")):
+        with pytest.raises(DocmtError, match="not UTF-8"):
+            read("a.csv", data, languages)
+
+
+def test_a_first_row_like_a_header_is_remarked(read):
+    glossary = read("a.csv", "Term;Foreign word\ncat;chat\n")
+    assert [term.source for term in glossary.terms] == ["Term", "cat"]
+    assert [row.reason for row in glossary.remarks] == ["looks like names of columns, but is read as a term"]
+    assert not read("a.csv", "dog;chien\ncat;chat\n").remarks
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path, monkeypatch):

@@ -176,3 +176,28 @@ def test_many_terms_with_the_same_first_word_are_found_fast():
     terms._is_term = lambda *arguments: calls.append(arguments) or False
     terms.find("The European Union and European abcd x")
     assert len(calls) < 100
+
+
+def test_terms_that_begin_alike_are_told_apart():
+    """They are found as if each were alone, and a sentence costs what it would with a few of them."""
+    endings = [f"{number} b{number} {'c ' * (number % 40)}d" for number in range(300)]
+    pairs = {f"part no. {ending}": str(number) for number, ending in enumerate(endings)} | {"part": "x", "part no": "y"}
+    matcher = TermMatcher(Glossary.from_pairs(pairs, ("en", "fr")))
+    checked = []
+    matcher._is_term = lambda words, phrase, term: (
+        checked.append(term) or TermMatcher._is_term(matcher, words, phrase, term)
+    )
+    for number in (0, 7, 39, 299):
+        (occurrence,) = matcher.find(f"See part no. {endings[number]}, please.")
+        assert occurrence.term.targets == (str(number),)
+    assert [each.term.targets for each in matcher.find("Parts of part no 5 b6.")] == [("x",), ("y",)]
+    assert len(checked) < 100
+
+
+def test_of_two_terms_for_the_same_words_the_one_in_their_form_counts():
+    pairs = {"cats": "chats", "cat": "chat", "Cat": "Chat"}
+    matcher = TermMatcher(Glossary.from_pairs(pairs, ("en", "fr")))
+    found = [each.term.targets[0] for each in matcher.find("Cat, cats and cat.")]
+    assert found == ["Chat", "chats", "chat"]
+    above = TermMatcher(Glossary.from_pairs({"cat": "matou"}, ("en", "fr")), base=matcher)
+    assert [each.term.targets[0] for each in above.find("Cats and dogs.")] == ["matou"]

@@ -140,12 +140,14 @@ class ProtectOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TermOptions:
-    """Glossaries."""
+    """Glossaries and memories."""
 
     terms: list[str] = option([], metavar="FILE")
-    """glossaries: TSV, CSV, TBX, TMX or JSON files with what words must be in the translation"""
+    """glossaries (TSV, CSV, TBX, TMX, JSON)"""
     terms_mode: TermMode = "prefer"
-    """prefer: a term that would spoil its sentence is refused; require: it is met wherever that is possible"""
+    """prefer: refuse a term that spoils its sentence; require: take it"""
+    memory: list[str] = option([], metavar="FILE")
+    """memories (TMX, XLIFF): reuse what was translated"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,16 +165,25 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     """
     from docmt.core.progress import is_terminal
     from docmt.decoding import Translator
-    from docmt.terms import Glossary
+    from docmt.terms import Glossary, Memory
 
     names = ("search", "context", "batch_tokens", "device", "precision")
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
     if hasattr(options, "protect"):
         settings["protect"] = options.read_patterns()
-    name, paths = options.model if model is None else model, getattr(options, "terms", [])
-    settings.get("search", SearchConfig()).check_terms(paths)
-    glossary = Glossary.read(*paths, languages=read_languages(name)) if paths else None
-    translator = Translator(name, **settings)
+    name, search = options.model if model is None else model, settings.get("search", SearchConfig())
+    paths, memories, reuse = (getattr(options, each, []) for each in ("terms", "memory", "reuse"))
+    search.check_terms(paths)
+    search.check_terms(memories or reuse, "memories")
+    languages = read_languages(name) if paths or memories or reuse else ("", "")
+    glossary = Glossary.read(*paths, languages=languages) if paths else None
+    memory = Memory.read(*memories, languages=languages) if memories else Memory(languages)
+    if reuse:
+        if len(reuse) != 2:
+            raise DocmtError(f"--reuse has {len(reuse)} files: name an earlier version and its translation")
+        config = {"protect": options.patterns, "fields": options.fields, "join_lines": options.input.join_lines}
+        memory = Memory.from_versions(reuse[0], reuse[1], languages, **config).join(memory)
+    translator = Translator(name, **settings).with_memory(memory if len(memory) else None)
     if glossary is not None:
         for row in glossary.skipped[:_MAX_SKIPPED]:
             _log.warning(f"{row.path}, line {row.line}: skipped: {row.reason}")
@@ -185,8 +196,9 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
 
 
 def describe_protection(translator: Translator) -> dict[str, Any]:
-    """Return what a translator does with protected text and terms, by the names of options; empty values: nothing."""
+    """Return what a translator does with text, terms and memories, by the names of options; empty values: nothing."""
     protect = list(translator.protection.patterns) if translator.protection else "none"
     terms = translator.terms
     checksum, mode = (terms.glossary.checksum(), terms.mode) if terms else ("", "")
-    return {"--protect": protect, "--terms": checksum, "--terms-mode": mode}
+    memory = translator.memory.checksum() if translator.memory else ""
+    return {"--protect": protect, "--terms": checksum, "--terms-mode": mode, "--memory": memory}

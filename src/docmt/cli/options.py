@@ -18,7 +18,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import yaml
 
@@ -44,9 +44,6 @@ from docmt.core.settings import (
     value_hint,
 )
 from docmt.core.settings import option as setting
-
-if TYPE_CHECKING:
-    pass
 
 _log = logging.getLogger(__name__)
 

@@ -78,6 +78,8 @@ class Report:
     """messages, each naming its file"""
     terms: list[list[Any]] = field(default_factory=list)
     """what became of terms, in the order of `TERM_COLUMNS`"""
+    memory: dict[str, int] = field(default_factory=dict)
+    """number of sentences by what a memory has for them"""
 
     def add_warnings(self, document: str, translation: Translation, first: int = 0) -> None:
         """Add the warnings of a translation.
@@ -90,6 +92,7 @@ class Report:
             for warning in set(warnings) - {"sentence_count"}:
                 self.locations[warning].append(f"{document}, sentence {number}")
         for number, sentence in enumerate(translation.sentences, first + 1):
+            self.memory[sentence.memory] = self.memory.get(sentence.memory, 0) + 1
             self.terms += [make_row(document, number, use) for use in sentence.terms]
 
     def counts(self) -> dict[str, int]:
@@ -118,6 +121,14 @@ class Report:
             self.locations[warning].extend(locations)
         self.failures.extend(other.failures)
         self.terms.extend(other.terms)
+        self.memory = dict(Counter(self.memory) + Counter(other.memory))
+
+    def log_memory(self) -> None:
+        """Log how many sentences were reused from a memory."""
+        context, exact, conflicts = (self.memory.get(kind, 0) for kind in ("context", "exact", "conflict"))
+        text = f"{sum(self.memory.values()):,} sentences, {context + exact:,} reused"
+        others = f"; {conflicts:,} with several translations in it are translated" * bool(conflicts)
+        _log.info(f"memory: {text} ({context:,} with the sentence before){others}")
 
     def log_terms(self, path: str) -> None:
         """Log what became of terms, and write each of them to a path as tab-separated values."""
@@ -314,7 +325,7 @@ class TranslationWriter:
         self._output.acquire()
         for note in self._output.notes:
             self._state = _WriterState(**note["state"])
-            self._report.merge(Report(note["locations"], note["failures"], note["terms"]))
+            self._report.merge(Report(note["locations"], note["failures"], note["terms"], note["memory"]))
         done = {number: ResumePoint(len(self.file.documents[number])) for number in range(self._state.documents)}
         if self._state.sentences:
             done[self._state.documents] = ResumePoint(self._state.sentences, self._state.history)

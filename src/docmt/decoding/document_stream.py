@@ -77,14 +77,16 @@ class DocumentStream:
         yield_errors: bool = False,
         copies: Sequence[int] | None = None,
         numbers: Sequence[Sequence[int]] | None = None,
+        given: Sequence[Mapping[int, Sequence[int]]] = (),
     ) -> None:
         """documents: word ids without boundary tokens.
 
         drafts: a first translation of every sentence, for a model that reads them. look_ahead: about how many source
         tokens are translated together, None: all. resume_points: progress of documents by number. yield_errors: a
         document that cannot be translated is yielded as a span with its error, instead of raising it. copies: see
-        `number_samples`. numbers: for each document see `PreparedDocument`; a span ends with a whole sentence. Raises
-        DocmtError where a sentence cannot fit.
+        `number_samples`. numbers: for each document see `PreparedDocument`; a span ends with a whole sentence. given:
+        word ids of translations of some sentences of each document, which are not searched. Raises DocmtError where a
+        sentence cannot fit.
         """
         self._model, self._config, self._look_ahead = model, config, look_ahead
         self._context, self._batch_tokens = context, batch_tokens
@@ -100,6 +102,8 @@ class DocumentStream:
         self._task = self._cut(filled, specials, draft_ids, copies)
         self._offsets = self._task.offsets
         self._borders = np.searchsorted(self._task.instances.document, np.arange(len(positions) + 1))
+        for document, translations in enumerate(given):
+            self._fix(document, translations)
         for document, resume_point in self._resume_points.items():
             if document not in self._errors:
                 self._resume_document(document, resume_point)
@@ -136,6 +140,13 @@ class DocumentStream:
             if drafts is not None:
                 drafts[number] = []
         return cut_documents(numbers)
+
+    def _fix(self, document: int, translations: Mapping[int, Sequence[int]]) -> None:
+        """Give some sentences of a document their translations, but none before the point from which it resumes."""
+        done = self._resume_points[document].sentences if document in self._resume_points else 0
+        for number, position in enumerate(self._nonempty[document].tolist(), int(self._offsets[document])):
+            if done <= position and position in translations:
+                self._task.history.fix(number, translations[position])
 
     def _resume_document(self, document: int, resume_point: ResumePoint) -> None:
         """Restore the history of a resumed document. Raises DocmtError where no instance begins at that sentence."""
@@ -497,8 +508,10 @@ def find_order(model: Model, config: SearchConfig, context: ContextConfig) -> st
 def search_task(task: Task, on_sentences: OnSentences) -> list[InstanceResults]:
     """Return the translations of the instances of a task."""
     config, instances, order = task.config, task.instances, find_order(task.model, task.config, task.context)
+    wanted = [number for number in range(len(instances)) if task.list_searched(number)]
     with torch.inference_mode():
-        spans = ORDERS[order](task, on_sentences)
+        spans = ORDERS[order](replace(task, instances=instances.select(wanted)), on_sentences) if wanted else {}
+    spans |= _list_given(task, spans)
     # Lower ranks were searched given the best translations of earlier sentences, not their own. The published
     # search of RFA may close a sentence with a token that is dropped. The plain document system may generate other
     # boundary tokens than those of the translation.
@@ -509,6 +522,17 @@ def search_task(task: Task, on_sentences: OnSentences) -> list[InstanceResults]:
         spans = _rescore(task, spans)
     ranges = zip(instances.first_output.tolist(), instances.last.tolist(), strict=True)
     return [[spans[number] for number in range(start, last) if number in spans] for start, last in ranges]
+
+
+def _list_given(task: Task, spans: SearchResults) -> SearchResults:
+    """Return the sentences whose translations are given and not in any of these spans."""
+    covered = {number for span in spans.values() for number in range(span.first, span.last)}
+    return {
+        number: TranslatedSpan(
+            0, number, number + 1, [Hypothesis(task.history.ranked_translations(number), [0.0], [0], 0.0, 0)]
+        )
+        for number in task.history.fixed - covered
+    }
 
 
 def _rescore(task: Task, spans: SearchResults) -> SearchResults:

@@ -35,6 +35,7 @@ from docmt.formats.language_codes import format_language_tag
 from docmt.formats.unit_documents import Review, SentenceTranslation, TranslatedUnits, UnitDocuments
 from docmt.formats.units import ALL_TAGS, ReadConfig, TagRules, Unit, read_units
 from docmt.formats.xliff_exchange import write_xliff
+from docmt.terms.memory import QUALITY
 
 _log = logging.getLogger(__name__)
 
@@ -140,7 +141,8 @@ class FileTranslation:
             if part.translation is not None and number in part.translation.missing:
                 row["missing"] = True
             if each is not None:
-                row |= {"target": each.target, "score": each.score}
+                match = QUALITY.get(each.memory, 0)
+                row |= {"target": each.target, **({"review": {"match": match}} if match else {"score": each.score})}
                 if each.alignment is not None:
                     row["links"] = [[*link.source, *link.target] for link in each.alignment]
             rows.append(json.dumps(row) + "\n")

@@ -193,12 +193,15 @@ def join_whole(
     missing: Collection[int],
 ) -> Translation:
     """Return the translation of whole sentences. changed: other translations of what the model read, by number."""
-    if len(source.whole) == len(translation) and not changed and not missing:
+    if len(source.whole) == len(translation) and not (changed or missing or source.matches):
         return translation
     rows: list[Rows] = [[] for _ in source.whole.sentences]
     for number, sentence in enumerate(translation):
         rows[source.numbers[number]] += changed.get(number, [sentence])
     joined = [_join_rows(*pair, language) for pair in zip(source.whole.sentences, rows, strict=True)]
+    for number, match in source.matches.items():
+        if match.kind == "conflict":
+            joined[number] = replace(joined[number], memory="conflict")
     target = source.whole.replace_sentences([each.target for each in joined])
     spans = zip(source.whole.spans(), target.spans(), strict=True)
     sentences = [
@@ -218,7 +221,9 @@ def join_whole(
         at_limit=find_whole(number for number in translation.at_limit if number not in changed or number in missing),
         overlong=find_whole(translation.overlong),
         missing=find_whole(sorted(missing)),
-        alternatives=tuple(join_whole(language, source, each, {}, ()) for each in translation.alternatives),
+        alternatives=tuple(
+            join_whole(language, source, each, source.list_given(each), ()) for each in translation.alternatives
+        ),
     )
 
 
@@ -263,7 +268,10 @@ def align_selected(align: Align, translations: Sequence[Any], sentences: Sequenc
                 f"translation {index + 1} has {len(whole[index])} sentences, numbered from 0, but sentences has "
                 f"{sorted(wanted[index])}. Name existing ones."
             )
-    links = align_pieces(align, [(whole[index], wanted[index]) for index in selected])
+    # A memory puts codes where it has them.
+    placed = [{n for n, each in enumerate(whole[index]) if each.memory and each.alignment} for index in selected]
+    pairs = [(whole[index], set(wanted[index]) - each) for index, each in zip(selected, placed, strict=True)]
+    links = align_pieces(align, pairs)
     aligned = {index: whole[index].with_links(each) for index, each in zip(selected, links, strict=True)}
     return [
         replace(each, translation=aligned[index])

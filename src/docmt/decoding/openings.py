@@ -20,7 +20,7 @@ from docmt.decoding.search_rules import FramedRules, SearchRow, WordIds, choose_
 from docmt.decoding.translation_results import Hypothesis
 from docmt.text import SpecialTokens
 
-OPENING_BEAM = 4
+OPENING_BEAM = 2
 """Beam of a search of openings alone, and the most of one after them."""
 
 

@@ -74,8 +74,7 @@ class _Repair:
     def __init__(self, task: Task, numbers: Sequence[int], on_sentences: OnSentences) -> None:
         self.task, self.on_sentences = task, on_sentences
         self.numbers = sorted(numbers)
-        instances = task.instances
-        self.outputs = {i: range(int(instances.first_output[i]), int(instances.last[i])) for i in self.numbers}
+        self.outputs = {i: task.list_searched(i) for i in self.numbers}
         self.ranked: dict[int, list[Hypothesis]] = {}  # translations of each sentence, best first
         self.checked: dict[int, Hypothesis] = {}  # the best one of each, with its scores after all earlier ones
         self._last_read: tuple[tuple[int, ...], Memories] = ((), [])
@@ -120,11 +119,11 @@ class _Repair:
             memories = task.model.compute_memories(inputs) if windows else self._compute_memories(batch, inputs)
             parts: list[tuple[list[int], list[SearchRow]]] = [([], []), ([], [])]  # with others, and alone
             for i, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
-                outputs, skipped = self.outputs[i], int(task.instances.first_output[i] - task.instances.first[i])
-                has_history = instances.first_output[i] > instances.first[i]
+                outputs, first = self.outputs[i], int(task.instances.first[i])
+                has_history = outputs[0] > int(instances.first[i])
                 numbers, rows = parts[len(outputs) == 1 and not has_history]
                 numbers += outputs
-                rows += task.make_rows(outputs, aligned[skipped:].tolist())
+                rows += task.make_rows(outputs, aligned[[n - first for n in outputs]].tolist())
                 if not has_history and (task.config.beam == 1 or len(outputs) == 1):
                     self.exact.add(outputs[0])
             for (numbers, rows), config in zip(parts, (greedy, task.config), strict=True):
@@ -195,13 +194,15 @@ class _Repair:
         for i, hypothesis in zip(
             batch, split_scores(task, target, collated.labels, scores, batch, free_at_limit=True), strict=True
         ):
-            outputs = self.outputs[i]
+            outputs = range(int(task.instances.first_output[i]), int(task.instances.last[i]))
             sizes = [len(translations[n]) + 1 + boundaries.predicts_boundary for n in outputs]
             forced = find_forced_labels(task, target, outputs)
             gaps[[first + position for position in forced]] = 0.0
             largest = [float(each.max()) for each in gaps[first : first + sum(sizes)].split(sizes)]
             first += sum(sizes)
             for number, n in enumerate(outputs):
+                if n in task.history.fixed:
+                    continue
                 score, tokens = hypothesis.sentence_scores[number], hypothesis.sentence_tokens[number]
                 rank = task.config.normalize_score(score, tokens)
                 self.checked[n] = Hypothesis([translations[n]], [score], [tokens], rank, tokens)

@@ -25,7 +25,7 @@ from docmt.decoding.beam_search import search
 from docmt.decoding.ensembles import Model, combine_context_specs, list_members
 from docmt.decoding.sampling import number_samples
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
-from docmt.decoding.search_rules import SearchRow, WordIds
+from docmt.decoding.search_rules import FramedRules, SearchRow, WordIds, choose_rules
 from docmt.decoding.translation_results import Hypothesis, TranslatedSpan
 from docmt.model import ModelConfig, ModelInput
 from docmt.model.systems import System
@@ -47,6 +47,8 @@ class History:
 
     def __init__(self) -> None:
         self._translations: dict[int, list[list[int]]] = {}
+        self.fixed: set[int] = set()
+        """sentences that are not searched, because their translations are given"""
 
     def ranked_translations(self, sentence: int) -> list[list[int]]:
         """Return all translations of a sentence, best first; an empty one if it could not be translated."""
@@ -55,17 +57,25 @@ class History:
     def add(self, first: int, hypotheses: Sequence[WordIds]) -> None:
         """Add translations, best first, of the sentences from `first` on."""
         for number, translations in enumerate(zip(*hypotheses, strict=True), first):
-            self._translations[number] = [list(sentence) for sentence in translations]
+            if number not in self.fixed:
+                self._translations[number] = [list(sentence) for sentence in translations]
+
+    def fix(self, sentence: int, words: Sequence[int]) -> None:
+        """Give a sentence a translation that no search changes."""
+        self._translations[sentence] = [list(words)]
+        self.fixed.add(sentence)
 
     def take(self, other: History, first: int, last: int, start: int) -> None:
         """Take the translations of the sentences first .. last - 1 of `other`, for the sentences from `start` on."""
         for number in range(first, last):
             if number in other._translations:
                 self._translations[start + number - first] = other._translations[number]
+        self.fixed |= {start + number - first for number in other.fixed if first <= number < last}
 
     def forget(self, before: int) -> None:
         """Drop the translations of the sentences before this one."""
         self._translations = {n: translations for n, translations in self._translations.items() if n >= before}
+        self.fixed = {n for n in self.fixed if n >= before}
 
 
 @dataclass(frozen=True)
@@ -187,6 +197,11 @@ class Task:
         """Return the model input of these instances."""
         inputs = collate_source(self.words, self.instances, batch, self.model.boundary_tokens, self.drafts)
         return inputs.to(self.model.device)
+
+    def list_searched(self, instance: int) -> list[int]:
+        """Return the sentences of an instance whose translations are not given."""
+        numbers = range(int(self.instances.first_output[instance]), int(self.instances.last[instance]))
+        return [number for number in numbers if number not in self.history.fixed]
 
     def split_aligned(self, inputs: ModelInput, batch: Sequence[int]) -> Sequence[Tensor]:
         """Split the aligned source sentences of a model input by instance."""
@@ -399,15 +414,14 @@ def search_sentences(task: Task, on_sentences: OnSentences) -> SearchResults:
     Many instances are read together, and sentences of similar length are searched together.
     """
     spans: SearchResults = {}
-    starts, ends = task.instances.first_output, task.instances.last
     for batch in task.batches(times=POOL_FACTOR):
         inputs = task.read_sources(batch)
         memories = task.model.compute_memories(inputs)
         rows: list[SearchRow] = []
-        numbers = [n for i in batch for n in range(int(starts[i]), int(ends[i]))]
+        numbers = [n for i in batch for n in task.list_searched(i)]
         for i, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
-            sentences = aligned[int(starts[i] - task.instances.first[i]) :].tolist()
-            rows += task.make_rows(range(int(starts[i]), int(ends[i])), sentences)
+            searched = task.list_searched(i)
+            rows += task.make_rows(searched, aligned[np.array(searched) - int(task.instances.first[i])].tolist())
         for indices in batch_rows(rows, task.batch_tokens):
             results = search(task.model, memories, [rows[index] for index in indices], task.specials, task.config)
             for index, hypotheses in zip(indices, results, strict=True):
@@ -441,7 +455,11 @@ def _search_rows(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] |
     inputs = task.read_sources(batch)
     rows = []
     for i, aligned, prefix in zip(batch, task.split_aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):
-        lengths = task.words.lengths[int(task.instances.first[i]) : int(task.instances.last[i])]
+        first, last = int(task.instances.first[i]), int(task.instances.last[i])
         number = task.sample_number(int(task.instances.first_output[i]))
-        rows.append(SearchRow(aligned.tolist(), lengths.tolist(), prefix, number))
+        is_framed = choose_rules(task.model, task.config) is FramedRules  # others know no sentences
+        fixed = [n for n in range(first, last) if is_framed and n in task.history.fixed]
+        given = {n - first: task.history.ranked_translations(n)[0] for n in fixed}
+        lengths = task.words.lengths[first:last].tolist()
+        rows.append(SearchRow(aligned.tolist(), lengths, prefix, number, given=given))
     return search(task.model, task.model.compute_memories(inputs), rows, task.specials, task.config)

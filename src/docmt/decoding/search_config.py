@@ -76,11 +76,11 @@ class SearchConfig:
     def __repr__(self) -> str:
         return short_repr(self)
 
-    def check_terms(self, terms: object) -> None:
-        """Raise DocmtError if there are terms, and they cannot be searched after this search."""
+    def check_terms(self, terms: object, name: str = "terms") -> None:
+        """Raise DocmtError if there are terms, or what has this name, and they do not go with this search."""
         if terms and (self.sampling or self.implementation != "docmt"):
             other = "search.sampling" if self.sampling else f"search.implementation {self.implementation}"
-            raise DocmtError(f"terms need the beam search of docmt, not {other}: leave one of them out")
+            raise DocmtError(f"{name} need the beam search of docmt, not {other}: leave one of them out")
 
     def sentence_limit(self, source_tokens: int) -> int:
         """Return the most target tokens for a source sentence of `source_tokens` tokens, without boundary tokens."""

@@ -9,8 +9,8 @@ are forced. In an open search (the plain document system) any word or boundary t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -123,18 +123,24 @@ class SearchRow:
     opening: Sequence[int] = ()
     """word ids that the translation of the last sentence begins with, -1: any word; all count as chosen. `</s>` may be
     the last of them"""
+    given: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """word ids of the translations of some sentences, by their numbers in the row"""
     stops: bool = False
     """the translation of the last sentence ends after its opening"""
 
     def limits(self, config: SearchConfig) -> list[int]:
         """Return the most words of the translation of each sentence."""
-        limits = list(map(config.sentence_limit, self.lengths))
+        limits = [
+            len(self.given[number]) if number in self.given else config.sentence_limit(length)
+            for number, length in enumerate(self.lengths)
+        ]
         return [*limits[:-1], len(self.opening)] if self.stops else limits
 
     def after_prefix(self) -> SearchRow:
         """Return the row without its prefix and the sentences that this translates."""
         count = len(self.prefix)
-        return replace(self, sentences=self.sentences[count:], lengths=self.lengths[count:], prefix=())
+        given = {number - count: words for number, words in self.given.items() if number >= count}
+        return replace(self, sentences=self.sentences[count:], lengths=self.lengths[count:], prefix=(), given=given)
 
 
 @dataclass
@@ -186,6 +192,7 @@ class FramedRules:
         openings = [torch.tensor(row.opening, dtype=torch.int64) for row in rows]
         self.openings = pad_sequence(openings, batch_first=True, padding_value=-1).to(device)  # [D, O]
         self.opening_lengths = torch.tensor(list(map(len, openings)), device=device)  # [D]
+        self.given = _pad_given(rows, self.limits.shape[1]).to(device)  # [D, S, W], -1: not given
         specials = boundaries.specials
         never = [specials.bos, specials.pad, specials.eos, specials.eod]  # except the token that closes the sentence
         if config.implementation != "gtransformer":
@@ -218,6 +225,7 @@ class FramedRules:
         self.counts, self.limits = self.counts[rows], self.limits[rows]
         self.prefixes, self._looked_up = self.prefixes[rows], None
         self.openings, self.opening_lengths = self.openings[rows], self.opening_lengths[rows]
+        self.given = self.given[rows]
 
     def find_forced(self, state: BeamState, rows: Tensor, step: int) -> Tensor:
         """Return the token [R] that must come next, or -1 where there is a choice.
@@ -226,7 +234,11 @@ class FramedRules:
         """
         boundaries, opening = self.boundaries, self.boundaries.tokens.target_opening
         limits, is_last = self._look_up(state, rows)
-        forced = torch.where(self._count_words(state) >= limits, self._closing_token(is_last), -1)
+        words = self._count_words(state)
+        forced = torch.where(words >= limits, self._closing_token(is_last), -1)
+        if most := self.given.shape[2]:
+            given = self.given[rows, state.sentence, words.clamp(0, most - 1)]
+            forced = torch.where((words >= 0) & (words < most) & (given >= 0), given, forced)
         for index in range(1, len(opening)):
             forced = torch.where(state.offset == index - 1, opening[index], forced)
         if not boundaries.tokens.joined:
@@ -272,6 +284,16 @@ class FramedRules:
     def _closing_token(self, is_last: Tensor) -> Tensor:
         """Return the token that closes the current sentence: [R]."""
         return torch.where(is_last, self.boundaries.specials.eos, self.boundaries.separators[0])
+
+
+def _pad_given(rows: Sequence[SearchRow], sentences: int) -> Tensor:
+    """Return the words of given translations [D, S, W], padded with -1."""
+    most = max((len(words) for row in rows for words in row.given.values()), default=0)
+    padded = torch.full((len(rows), sentences, most), -1, dtype=torch.int64)
+    for index, row in enumerate(rows):
+        for number, words in row.given.items():
+            padded[index, number, : len(words)] = torch.tensor(words, dtype=torch.int64)
+    return padded
 
 
 def build_prefixes(rows: Sequence[SearchRow], boundaries: TargetBoundaries, device: torch.device) -> Tensor:

@@ -26,13 +26,17 @@ def complete_translations(
     """Return the translations of whole sentences from those of what the model read.
 
     What seems to lack text is searched again once, in two pieces or more. The translation that lacks less is kept.
-    So is what lacks numbers, with these protected. Without protection the model is let alone. At last come terms.
+    So is what lacks numbers, with these protected. Without protection the model is let alone. At last come terms. What
+    a memory gave stays as it is.
     """
+    pairs = enumerate(zip(sources, translations, strict=True))
+    given = {(n, key): each for n, (source, made) in pairs for key, each in source.list_given(made).items()}
     rows = {
         (document, number): [sentence]
         for document, translation in enumerate(translations)
         if translator.protection and translation.has_finite_scores
         for number, sentence in enumerate(translation)
+        if (document, number) not in given
     }
     missing, changed = count_missing(find_doubtful(sources, rows), align), dict[Key, Rows]()
     if translator.search.implementation == "docmt" and not translator.search.sampling:
@@ -51,9 +55,11 @@ def complete_translations(
         changed, missing = changed | with_numbers, {**missing, **lost}
     if translator.terms is not None:
         search = TermSearch(translator, align, search_openings)
-        translations, with_terms = search.run(sources, translations, changed)
+        translations, with_terms = search.run(sources, translations, changed | given, given)
         changed |= with_terms
+        with_terms = {key: pieces for key, pieces in with_terms.items() if key not in given}
         missing |= count_missing(find_doubtful(sources, with_terms), align)
+    changed = given | changed
     by_document: list[tuple[dict[int, Rows], set[int]]] = [({}, set()) for _ in sources]
     for (document, number), sentences in changed.items():
         by_document[document][0][number] = sentences

@@ -12,7 +12,7 @@ from docmt.terms.glossary import Glossary, Term
 from docmt.terms.matching import Occurrence, TermMatcher
 
 TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
-UNMET = ("refused", "lost", "forbidden")
+UNMET = ("refused", "lost", "forbidden", "protected")
 """States of terms that a translation lacks."""
 
 

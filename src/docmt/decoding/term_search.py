@@ -33,7 +33,9 @@ from docmt.terms.matching import Match, Occurrence
 
 MOST_LOSS = 10.0
 """Log-probability (nats) that a sentence may lose for each term, in the mode prefer."""
-_FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
+_LITTLE_LOSS = 5.0
+"""Log-probability (nats) up to which a translation that goes on as before is taken without another search."""
+_FREE = ((0, 0), (1, 1), (2, 2))
 """How many words earlier an opening may end before a term, and the free tokens in their place."""
 _ELIDING = frozenset(["fr", "it", "ca", "oc"])
 """Languages whose articles lose a vowel: l'eau."""
@@ -61,6 +63,8 @@ class _Case:
     """in that document"""
     sentence: TranslatedSentence
     occurrences: Sequence[Occurrence]
+    protected: Sequence[Occurrence]
+    """others, in protected text"""
     matches: Sequence[Match | None] = ()
     loss: float = 0.0
     """nats that the terms cost so far"""
@@ -166,7 +170,7 @@ class TermSearch:
             spans = (0, len(text)), (0, len(target))
             rows.append(TranslatedSentence(text, target, score, *spans, tokens=tokens, token_ids=ids))
         wanted = {(0, part) for part, n in enumerate(source.numbers) if n in scores and counts[n] == 1}
-        (made,), others = self.run([source], [make_translation(rows)], {}, wanted)
+        (made,), others = self.run([source], [make_translation(rows)], {}, wanted=wanted)
         found = {part: others.get((0, part), [made.sentences[part]])[0] for _, part in wanted}
         return {source.numbers[part]: each for part, each in found.items() if each.terms}
 
@@ -175,11 +179,13 @@ class TermSearch:
         sources: Sequence[PreparedDocument],
         translations: Sequence[Translation],
         changed: Mapping[Key, Rows],
+        given: Collection[Key] = (),
         wanted: Collection[Key] | None = None,
     ) -> tuple[list[Translation], dict[Key, Rows]]:
         """Return the translations with what became of their terms, and the sentences with other translations.
 
-        changed: sentences that were searched again, without their documents. wanted: sentences to look at; None: all.
+        changed: sentences that were searched again, without their documents. given: those that stay as they are.
+        wanted: sentences to look at; None: all.
         """
         self._documents, self._translations = list(sources), [list(each.sentences) for each in translations]
         rows = {
@@ -190,7 +196,9 @@ class TermSearch:
             if wanted is None or (d, n) in wanted
         } | dict(changed)
         cases = [case for key, pieces in rows.items() for case in self._make_cases(key, pieces, key in changed)]
-        while waiting := [case for case in cases if case.missing]:  # each search leaves one less
+        while waiting := [
+            case for case in cases if case.key not in given and case.missing
+        ]:  # each search leaves one less
             self._search(waiting)
         described = {case.key: list(rows[case.key]) for case in cases}
         for case in cases:
@@ -208,8 +216,8 @@ class TermSearch:
         """Return the cases of a sentence, one for each piece with terms."""
         cases = []
         for part, sentence in enumerate(pieces):
-            occurrences = self._find(sentence.source)
-            if not occurrences:
+            occurrences, protected = self._find(sentence.source)
+            if not (occurrences or protected):
                 continue
             document, number = key
             if is_changed:
@@ -217,7 +225,7 @@ class TermSearch:
                 self._documents.append(self._translator.prepare(Document.from_sentences([sentence.source])))
                 self._translations.append([sentence])
             matches = self._match(occurrences, sentence.target)
-            cases.append(_Case(key, part, document, number, sentence, occurrences, matches))
+            cases.append(_Case(key, part, document, number, sentence, occurrences, protected, matches))
         return cases
 
     def _match(self, occurrences: Sequence[Occurrence], target: str) -> list[Match | None]:
@@ -226,11 +234,12 @@ class TermSearch:
             target = f"{target[:start]}{' ' * (end - start)}{target[end:]}"
         return self._matcher.match(occurrences, target)
 
-    def _find(self, source: str) -> list[Occurrence]:
-        """Return the terms of a sentence beside its protected texts."""
+    def _find(self, source: str) -> tuple[list[Occurrence], list[Occurrence]]:
+        """Return the terms of a sentence beside its protected texts, and those in them."""
         found = self._matcher.find(source)
-        protected = self._find_protected(source, 0) if found else []
-        return [each for each in found if not any(a < each.span[1] and each.span[0] < b for a, b in protected)]
+        texts = self._find_protected(source, 0) if found else []
+        protected = [each for each in found if any(a < each.span[1] and each.span[0] < b for a, b in texts)]
+        return [each for each in found if each not in protected], protected
 
     def _find_protected(self, text: str, side: int) -> list[Span]:
         """Return the protected texts of a sentence (side 0) or a translation (1)."""
@@ -252,7 +261,7 @@ class TermSearch:
         pairs = [self._read(case) for case in cases]
         links, places = self._link(cases, pairs), list[_Place]()
         for case, (source, target), each in zip(cases, pairs, links, strict=True):
-            missing, found = case.missing[0], self._find(source)
+            missing, (found, _) = case.missing[0], self._find(source)
             case.searched.add(missing)
             # Protected text may change what is a term.
             is_same = [other.term for other in found] == [other.term for other in case.occurrences]
@@ -272,16 +281,23 @@ class TermSearch:
             texts = [text + places[linked[index]].rest for text in self._decode(openings[linked[index]])]
             eos = self._translator.tokenizer.specials.eos
             wholes[linked[index]] = [[*words, eos] for words in self._translator.encode(texts, "target")]
-        searched = self._run(list(zip(cases, openings, strict=True)), stops=False)
-        closed = self._run(list(zip(cases, wholes, strict=True)), stops=True)
-        changes = {
-            index: change
-            for (index, hypotheses), (_, others) in zip(searched, closed, strict=True)
-            if (change := self._choose(cases[index], places[index], [*hypotheses, *others]))
-        }
+        results = dict(self._run(list(zip(cases, wholes, strict=True)), stops=True))
+        changes = self._choose_all(cases, places, results)
+        cheap = {index for index, each in changes.items() if each.is_accepted and each.loss <= _LITTLE_LOSS}
+        rows = [(case, [] if index in cheap else openings[index]) for index, case in enumerate(cases)]
+        for index, hypotheses in self._run(rows, stops=False):
+            results[index] = [*hypotheses, *results[index]]
+        changes = self._choose_all(cases, places, results)
         lacking = self._find_lacking(cases, changes)
         for index, change in changes.items():
             self._change(cases[index], change, change.is_accepted and (change.is_free or index not in lacking))
+
+    def _choose_all(
+        self, cases: Sequence[_Case], places: Sequence[_Place], found: Mapping[int, Sequence[Hypothesis]]
+    ) -> dict[int, _Change]:
+        """Return the best change of each sentence that has one; found: hypotheses by the numbers of cases."""
+        chosen = {n: self._choose(cases[n], places[n], hypotheses) for n, hypotheses in found.items() if hypotheses}
+        return {number: change for number, change in chosen.items() if change}
 
     def _find_lacking(self, cases: Sequence[_Case], changes: Mapping[int, _Change]) -> set[int]:
         """Return the changes whose sentences lack text that they had before."""
@@ -452,7 +468,10 @@ class TermSearch:
             if match is not None and number in case.searched:
                 status, loss = "second_search", case.loss
             uses.append(TermUse(occurrence.span, occurrence.term.source, occurrence.term.targets, found, status, loss))
-        return uses
+        for term, span, _ in case.protected:
+            found = source if (source := case.sentence.source[slice(*span)]) in case.sentence.target else ""
+            uses.append(TermUse(span, term.source, term.targets, found, "protected"))
+        return sorted(uses, key=lambda each: each.span)
 
 
 def _count_met(matches: Sequence[Match | None]) -> int:

@@ -7,17 +7,19 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count, islice
 from typing import Any, Literal, TypeVar
 
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.settings import quote
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import shorten, summarize
-from docmt.documents.words import Span
+from docmt.documents.words import Span, find_words
 from docmt.documents.words import WordLink as WordLink
+from docmt.terms.memory import QUALITY, MatchKind, Memory, MemoryMatch
 
 _log = logging.getLogger(__name__)
 DocumentKind = TypeVar("DocumentKind")
@@ -35,6 +37,10 @@ class PreparedDocument:
     """the document as it was given"""
     numbers: Sequence[int]
     """for each sentence that the model reads, the number of the sentence of `whole`"""
+    matches: Mapping[int, MemoryMatch] = field(default_factory=dict)
+    """what a memory has for sentences of `whole`, by number"""
+    given: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    """word ids of the translations of sentences that the model does not translate, by number"""
 
     def slice(self, first: int, last: int) -> PreparedDocument:
         """Return the sentences first .. last - 1 that the model reads, of which whole ones; see `Document.slice`."""
@@ -45,7 +51,18 @@ class PreparedDocument:
             words=self.words[first:last],
             whole=self.whole.slice(start, stop),
             numbers=[number - start for number in self.numbers[first:last]],
+            matches={number - start: each for number, each in self.matches.items() if start <= number < stop},
+            given={number - first: ids for number, ids in self.given.items() if first <= number < last},
         )
+
+    def with_memory(self, memory: Memory, encode: Callable[[list[str]], list[list[int]]]) -> PreparedDocument:
+        """Return the document with what a memory has for it. encode: returns the word ids of translations."""
+        matches = memory.match(self.whole)
+        used = [number for number, match in matches.items() if match.target]
+        ids = dict(zip(used, encode([matches[number].target for number in used]), strict=True))
+        rows = self.divide_targets([ids.get(number, ()) for number in range(len(self.whole))])
+        given = {n: row for n, (number, row) in enumerate(zip(self.numbers, rows, strict=True)) if number in ids}
+        return replace(self, matches=matches, given=given)
 
     def count_whole(self, pieces: int) -> int:
         """Return how many whole sentences are in the first ones that the model reads."""
@@ -69,6 +86,28 @@ class PreparedDocument:
             for number, ids in enumerate(targets)
             for part in range(counts[number])
         ]
+
+    def list_given(self, translation: Translation) -> dict[int, list[TranslatedSentence]]:
+        """Return what a memory gave, as translations of the first pieces of sentences; the other pieces have none.
+
+        translation: of this document. A sentence that the model counted otherwise has none: its neighbours may have its
+        words.
+        """
+        joined, rows = (
+            {n for span in translation.miscounted for n in range(*span)},
+            dict[int, list[TranslatedSentence]](),
+        )
+        for number in self.given.keys() - joined:
+            whole = self.numbers[number]
+            match, text, rows[number] = self.matches[whole], self.whole.sentences[whole], []
+            if self.numbers.index(whole) == number:
+                ends = (0, len(text)), (0, len(match.target))
+                links = (
+                    None if match.links is None else [WordLink(each[:2], each[2:], 1.0, True) for each in match.links]
+                )
+                given = TranslatedSentence(text, match.target, 0.0, *ends, pieces=(ends,), memory=match.kind)
+                rows[number] = [given if links is None else replace(given, alignment=tuple(links))]
+        return rows
 
     def lengths(self) -> list[int]:
         """Return the tokens of each whole sentence, without boundary tokens."""
@@ -239,9 +278,10 @@ def _fit_numbers(numbers: Sequence[float], count: int) -> list[float]:
     return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
 
 
-TermStatus = Literal["met", "other_form", "second_search", "refused", "lost", "forbidden"]
+TermStatus = Literal["met", "other_form", "second_search", "refused", "lost", "forbidden", "protected"]
 """met: as the glossary has it; other_form: in another form; second_search: met by it; refused: it would cost too much;
-lost: no search met it; forbidden: it has no target, and a forbidden translation stands there."""
+lost: no search met it; forbidden: it has no target, and a forbidden translation stands there; protected: it stands in
+text that stays as it is."""
 
 
 @dataclass(frozen=True)
@@ -289,6 +329,8 @@ class TranslatedSentence:
     """of a sentence that was translated in pieces: the characters of each in `source` and `target`"""
     terms: tuple[TermUse, ...] = ()
     """terms of the glossary in it, in order"""
+    memory: MatchKind = ""
+    """what a memory has for it; "exact" and "context" are reused, and have no score"""
 
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"
@@ -307,7 +349,26 @@ class TranslatedSentence:
             "target_span": list(self.target_span),
             **({} if links is None else {"alignment": [[*link.source, *link.target] for link in links if link.mutual]}),
             **({"terms": list(map(asdict, self.terms))} if self.terms else {}),
+            **({"origin": "memory", "match": QUALITY[self.memory]} if self.memory in QUALITY else {}),
         }
+
+
+def link_terms(sentence: TranslatedSentence, links: Sequence[WordLink]) -> tuple[WordLink, ...]:
+    """Return the links of a sentence, in which all words that stand for a term lead to the term.
+
+    A term that stands there twice is let alone.
+    """
+    for use in sentence.terms:
+        if not use.found or sentence.target.count(use.found) != 1:
+            continue
+        start, (first, last) = sentence.target.index(use.found), use.span
+        inside = [link for link in links if start <= link.target[0] < start + len(use.found)]
+        linked = [link.source for link in inside]
+        words = [(first + one, first + other) for one, other in find_words(sentence.source[first:last])]
+        free = [word for word in words if word not in linked] or words
+        wrong = [link for link in inside if not first <= link.source[0] < last]
+        links = [replace(link, source=free[0]) if link in wrong else link for link in links]
+    return tuple(links)
 
 
 @dataclass(frozen=True)
@@ -359,8 +420,9 @@ class Translation:
 
     def with_links(self, links: Mapping[int, tuple[WordLink, ...]]) -> Translation:
         """Return the translation with the links of some sentences, by their numbers from 0."""
-        sentences = enumerate(self.sentences)
-        aligned = (replace(each, alignment=links.get(number, each.alignment)) for number, each in sentences)
+        aligned = list(self.sentences)
+        for number, each in links.items():
+            aligned[number] = replace(aligned[number], alignment=link_terms(aligned[number], each))
         return replace(self, sentences=tuple(aligned))
 
     def alignments(self) -> list[list[WordLink]]:
@@ -420,6 +482,32 @@ def log_warnings(translations: Iterable[Translation]) -> None:
     if counts:
         summary = ", ".join(f"{count} x {name}" for name, count in counts.items())
         _log.warning("%s. Translate a Document to see where (Translation.warnings).", summary)
+
+
+def translate_groups(
+    documents: Iterator[Document | str],
+    size: int,
+    errors: str,
+    translate: Callable[..., list[Translation]],
+    count_copies: Callable[[Sequence[Document | str], Counter[int]], list[int] | None],
+) -> Iterator[Translation | DocmtError]:
+    """Yield translations and errors of documents, `size` at a time. See `Translator.stream` and its other methods."""
+
+    def translate_pairs(pairs: Sequence[tuple[Document | str, int]]) -> list[Translation]:
+        texts, copies = zip(*pairs, strict=True)
+        return translate(texts, copies=copies)
+
+    numbers, earlier = count(1), Counter[int]()
+    while group := list(islice(documents, size)):
+        copies = count_copies(group, earlier) or [0] * len(group)
+        results = map_or_error(list(zip(group, copies, strict=True)), translate_pairs)
+        for document, number, result in zip(group, numbers, results, strict=False):
+            if isinstance(result, DocmtError):
+                id = f" ({document.id})" if isinstance(document, Document) and document.id else ""
+                result = DocmtError(f"document {number}{id}: {result}")
+                if errors == "raise":
+                    raise result
+            yield result
 
 
 def check_documents(documents: Iterable[DocumentKind]) -> Iterable[DocumentKind]:

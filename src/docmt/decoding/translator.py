@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from itertools import count, islice, repeat
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal, get_args, overload
 
@@ -17,7 +17,7 @@ import torch
 
 from docmt.checkpoint.model_directory import list_model_files, load_alignment_layer
 from docmt.checkpoint.model_names import parse_model_paths
-from docmt.core.errors import DocmtError, map_or_error
+from docmt.core.errors import DocmtError
 from docmt.core.files import file_checksum
 from docmt.core.progress import hidden_progress, progress
 from docmt.core.settings import MANY, check_choice, check_number, quote
@@ -48,6 +48,7 @@ from docmt.decoding.translation_results import (
     check_lengths,
     check_pairs,
     log_warnings,
+    translate_groups,
 )
 from docmt.documents import Document, unwrap_lines
 from docmt.documents.protected_text import Protection
@@ -57,6 +58,7 @@ from docmt.model.noise import ContextNoise
 from docmt.model.products import Precision, precision_context
 from docmt.terms.glossary import Terms
 from docmt.terms.matching import TermMatcher, TermMode, make_matcher
+from docmt.terms.memory import Memory
 from docmt.text.tokenizer import SIDES, Side
 
 __all__ = ["PartialTranslation", "ResumePoint", "TranslatedSentence", "Translation", "Translator"]
@@ -110,6 +112,7 @@ class Translator:
         for member in self.models:
             check_context(search, context, member.config)
         self.terms: TermMatcher | None = None
+        self.memory: Memory | None = None
         drafter = load_common_drafter(self._paths, self._model, self.tokenizer, precision)
         self._drafter = drafter and replace(drafter, batch_tokens=batch_tokens)
         _log.info("%s", self._describe())
@@ -177,7 +180,7 @@ class Translator:
         copies: with `search.sampling`, numbers that give equal documents samples of their own. By default a document's
         number is how often it came before in this call.
         """
-        prepared = list(map(self.prepare, check_documents(documents)))
+        prepared = list(map(self._prepare, check_documents(documents)))
         return self._complete(prepared, self._translate(prepared, copies))
 
     def _complete(self, sources: Sequence[PreparedDocument], made: Sequence[Translation]) -> list[Translation]:
@@ -210,6 +213,7 @@ class Translator:
                 on_sentences=bar.advance,
                 drafts=drafts,
                 copies=copies,
+                given=[each.given for each in sources],
             )
         return list(map(self._make_translation, sources, translations))
 
@@ -252,28 +256,8 @@ class Translator:
         """
         check_choice("errors", errors, ("raise", "yield"))
         check_number("group", group, (1, MANY))
-        return self._stream(iter(check_documents(documents)), group, errors)
-
-    def _stream(
-        self, documents: Iterator[Document | str], size: int, errors: str
-    ) -> Iterator[Translation | DocmtError]:
-        """Yield translations and errors of documents, `size` at a time."""
-
-        def translate(pairs: Sequence[tuple[Document | str, int]]) -> list[Translation]:
-            texts, copies = zip(*pairs, strict=True)
-            return self.translate_all(texts, copies=copies)
-
-        numbers, earlier = count(1), Counter[int]()
-        while group := list(islice(documents, size)):
-            copies = self.count_copies(group, earlier) or [0] * len(group)
-            results = map_or_error(list(zip(group, copies, strict=True)), translate)
-            for document, number, result in zip(group, numbers, results, strict=False):
-                if isinstance(result, DocmtError):
-                    id = f" ({document.id})" if isinstance(document, Document) and document.id else ""
-                    result = DocmtError(f"document {number}{id}: {result}")
-                    if errors == "raise":
-                        raise result
-                yield result
+        sources = iter(check_documents(documents))
+        return translate_groups(sources, group, errors, self.translate_all, self.count_copies)
 
     def count_copies(self, documents: Sequence[Preparable], earlier: Counter[int]) -> list[int] | None:
         """Return `copies` for one of several calls, None without sampling. earlier: their counts, updated."""
@@ -298,7 +282,7 @@ class Translator:
         """
         if look_ahead is not None and (not isinstance(look_ahead, int) or look_ahead < 1):
             raise DocmtError(f"look_ahead is {look_ahead!r}. Choose at least 1 source token, or None.")
-        prepared, resume_points = list(map(self.prepare, check_documents(documents))), resume_points or {}
+        prepared, resume_points = list(map(self._prepare, check_documents(documents))), resume_points or {}
         stream = self._make_stream(prepared, resume_points, look_ahead or POOL_FACTOR * self.batch_tokens, copies)
         return self._yield_parts(prepared, stream, sum(point.sentences for point in resume_points.values()))
 
@@ -307,7 +291,7 @@ class Translator:
 
         tokens: about how many source tokens get their drafts together, where the model reads drafts.
         """
-        prepared = self.prepare(document)
+        prepared = self._prepare(document)
         return OpenDocument(prepared, self._make_stream([prepared], {0: resume_point} if resume_point else {}, tokens))
 
     def translate_next(self, documents: Sequence[OpenDocument], tokens: int) -> list[PartialTranslation]:
@@ -341,6 +325,7 @@ class Translator:
             yield_errors=True,
             copies=copies,
             numbers=[document.numbers for document in documents],
+            given=[document.given for document in documents],
         )
 
     def prepare(self, document: Preparable) -> PreparedDocument:
@@ -351,6 +336,13 @@ class Translator:
         sentences = list(map(self.protection.hide, source.sentences)) if self.protection else source.sentences
         words = self.encode(sentences, "source")
         return cut_long_sentences(self, PreparedDocument(source, words, source, range(len(source))))
+
+    def _prepare(self, document: Preparable) -> PreparedDocument:
+        """Return a document with its tokens and what the memory has for it."""
+        prepared = self.prepare(document)
+        return (
+            prepared.with_memory(self.memory, lambda texts: self.encode(texts, "target")) if self.memory else prepared
+        )
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """Return the point after the first sentences of a document, whose translations are supplied.
@@ -371,7 +363,7 @@ class Translator:
             check_context(search, self.context, member.config)
         other = copy(self)
         other.search = search
-        return other.with_terms(self.terms)
+        return other.with_terms(self.terms).with_memory(self.memory)
 
     def with_terms(self, terms: Terms | TermMatcher | None, mode: TermMode = "prefer") -> Translator:
         """Return a translator with the same model, which is not copied, whose translations have these terms.
@@ -383,6 +375,13 @@ class Translator:
         self.search.check_terms(terms)
         other = copy(self)
         other.terms = make_matcher(terms, self.languages, mode)
+        return other
+
+    def with_memory(self, memory: Memory | None) -> Translator:
+        """Return a translator with the same model, which is not copied, that reuses what a memory has for sentences."""
+        self.search.check_terms(memory, "memories")
+        other = copy(self)
+        other.memory = memory
         return other
 
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:

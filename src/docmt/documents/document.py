@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -37,6 +37,8 @@ class Document:
     sentences: tuple[str, ...]
     gaps: tuple[str, ...]
     id: str = ""
+    marked: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    """of a file with markup, its sentences with marks for their codes, for a memory (`docmt.formats.marked_text`)"""
 
     def __post_init__(self) -> None:
         if len(self.gaps) != len(self.sentences) + 1:
@@ -82,7 +84,7 @@ class Document:
                 f"{name} has {len(self.sentences)} sentences but {len(sentences)} replacements. "
                 "Give exactly one for each sentence."
             )
-        return replace(self, sentences=tuple(sentences))
+        return replace(self, sentences=tuple(sentences), marked=())
 
     def slice(self, first: int, last: int) -> Document:
         """Return sentences first .. last - 1 with the gaps before them, and the last gap with the last sentence.
@@ -90,7 +92,8 @@ class Document:
         The texts of adjacent slices, joined, are the whole text.
         """
         end = self.gaps[-1] if last == len(self.sentences) else ""
-        return replace(self, sentences=self.sentences[first:last], gaps=(*self.gaps[first:last], end))
+        sentences, marked = self.sentences[first:last], self.marked[first:last]
+        return replace(self, sentences=sentences, gaps=(*self.gaps[first:last], end), marked=marked)
 
     @classmethod
     def from_text(

@@ -20,6 +20,7 @@ from itertools import pairwise
 from string import Template
 
 from docmt.formats.language_codes import format_language_tag, text_direction
+from docmt.formats.marked_text import VISIBLE
 from docmt.formats.unit_documents import Review
 from docmt.formats.units import Code, Unit
 from docmt.formats.xml_tree import escape_text
@@ -44,8 +45,8 @@ class BilingualSentence:
 
     @property
     def origin(self) -> str:
-        """Who wrote the translation: machine or person."""
-        return "person" if self.review.edited else "machine"
+        """Where the translation comes from: machine, person or memory."""
+        return "person" if self.review.edited else "memory" if self.review.match else "machine"
 
 
 @dataclass(frozen=True)
@@ -199,14 +200,10 @@ def _hash(name: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
-_VISIBLE = re.compile(r" ?[{$%@:+`]")
-"""Beginning of the codes that other programs show as words: {name}, %s, `code`."""
-
-
 def write_tmx(units: Iterable[BilingualUnit], source_language: str, target_language: str) -> bytes:
     """Return a translation memory (TMX 1.4b) of all sentences, without markup, so that they match in other files.
 
-    Each names its origin, machine or person. Equal input gives equal bytes but for the date.
+    Each names its origin. Equal input gives equal bytes but for the date.
     """
     source, target = format_language_tag(source_language), format_language_tag(target_language)
     date = f'creationdate="{datetime.now(UTC):%Y%m%dT%H%M%SZ}"'
@@ -220,8 +217,10 @@ def write_tmx(units: Iterable[BilingualUnit], source_language: str, target_langu
             first, second = (_write_segment(tokens) for tokens in (pair.source, pair.target))
             if pair.sentence and pair.sentence.has_translation and first and second:
                 state = "confirmed" if pair.sentence.review.confirmed else "open"
+                match = f'<prop type="x-match">{quality}</prop>' if (quality := pair.sentence.review.match) else ""
                 lines.append(
-                    f'<tu {date}><prop type="x-origin">{pair.sentence.origin}</prop><prop type="x-state">{state}</prop>'
+                    f'<tu {date}><prop type="x-origin">{pair.sentence.origin}</prop>{match}'
+                    f'<prop type="x-state">{state}</prop>'
                     f'<tuv xml:lang="{source}"><seg>{first}</seg></tuv>'
                     f'<tuv xml:lang="{target}"><seg>{second}</seg></tuv></tu>\n'
                 )
@@ -231,6 +230,6 @@ def write_tmx(units: Iterable[BilingualUnit], source_language: str, target_langu
 def _write_segment(tokens: Sequence[Token]) -> str:
     """Return a segment of TMX. Of its codes it has those that people read as words."""
     texts = (
-        token if isinstance(token, str) else token.content * bool(_VISIBLE.match(token.content)) for token in tokens
+        token if isinstance(token, str) else token.content * bool(VISIBLE.match(token.content)) for token in tokens
     )
     return escape_text("".join(texts).strip())

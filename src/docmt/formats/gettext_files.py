@@ -20,7 +20,7 @@ from docmt.documents.words import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_pieces
-from docmt.formats.units import Code, ReadConfig, Unit, UnitBuilder, UnitFile
+from docmt.formats.units import Code, ReadConfig, Unit, UnitBuilder, UnitFile, UnitPair
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 _FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?|domain)?[ \t]*("(?:[^"\\]|\\.)*")[ \t]*')
@@ -200,16 +200,29 @@ class GettextFile(UnitFile):
         indices: dict[str, int | None] = {}
         for name in ("msgid", "msgid_plural"):
             if name in fields:
-                id, text = f"line {message.line}", fields[name].value
-                if self._markup:
-                    unit = hide_markup(text, self._markup, id, self._protect)
-                else:
-                    unit = hide_placeholders(Unit(text, id=id), protect=self._protect)
+                unit = self._make_unit(message, name)
                 indices[name] = self.add_unit(unit) if has_letters(unit.text) else None
         names = self._target_names(message)
         for name in names if message.is_fuzzy else empty:
             is_plural = "msgid_plural" in fields and (name != "msgstr[0]" or len(names) == 1)
             message.targets[name] = indices["msgid_plural" if is_plural else "msgid"]
+
+    def _make_unit(self, message: _Message, name: str) -> Unit:
+        """Return the unit of a field."""
+        id, text = f"line {message.line}", message.fields[name].value
+        if self._markup:
+            return hide_markup(text, self._markup, id, self._protect)
+        return hide_placeholders(Unit(text, id=id), protect=self._protect)
+
+    def list_pairs(self) -> list[UnitPair]:
+        """See `UnitFile`. Of plural forms there is the first one; fuzzy messages may translate another source."""
+        return [
+            UnitPair(self._make_unit(message, "msgid"), self._make_unit(message, name))
+            for message in self._messages
+            for name in self._target_names(message)[:1]
+            if not message.is_fuzzy
+            and all(name in message.fields and message.fields[name].value for name in ("msgid", name))
+        ]
 
     def _target_names(self, message: _Message) -> list[str]:
         """Return the names of the fields of the translation: as many plural forms as the header says."""

@@ -86,7 +86,9 @@ def find_language(text: str) -> str:
 
 @cache
 def _codes_of_names() -> dict[str, str]:
-    return {name.casefold(): code for code, name in reversed(language_names().items())}
+    others = read_package_yaml(__package__, "other_language_names.yaml")
+    names = {name.casefold(): code for code, several in others.items() for name in several}
+    return names | {name.casefold(): code for code, name in reversed(language_names().items())}
 
 
 def format_language_tag(code: str) -> str:

@@ -33,6 +33,8 @@ _MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, ENTITIES, _MARKDOWN)
 _PLACEHOLDERS = ("own pattern", "template tag", "tag", "placeholder", "message placeholder")
 """Kinds of protected text that are codes. The others are protected in the sentences."""
 
+_WORDS = re.compile(r"[^\W_](?:[^\W_]|[ .,;!?'’\"-])*")
+"""Text that has no placeholders."""
 _ENTITY = re.compile(ENTITIES)
 _SIGNS = "'‘’‚“”„«»–—…\u00a0\u2002\u2003\u2009\u202f"
 """Signs and spaces of texts. Their entities, and those of letters, are read and written as such; others stay."""
@@ -70,6 +72,8 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequenc
     files" and the code "%s ". patterns: regular expressions, without groups, of what is also hidden. protect: those of
     the user; what they match is a code only if it has placeholders inside, and else protected in its sentence.
     """
+    if not (unit.codes or patterns or protect) and _WORDS.fullmatch(unit.text):
+        return unit  # at once: searching for each kind takes long
     builder = UnitBuilder()
     tokens: list[_Token | Code] = []
     for part in unit.segments():

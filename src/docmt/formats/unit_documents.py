@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from docmt.documents import Document, sentence_spans
 from docmt.documents.words import is_symbol
+from docmt.formats.marked_text import mark_sentence
 from docmt.formats.projection import Link, Passage, project_codes
 from docmt.formats.units import Unit, UnitFile, find_line_spans
 
@@ -42,6 +43,8 @@ class Review:
     """mean probability of its tokens, in percent"""
     notes: Sequence[str] = ()
     """reasons to look at it"""
+    match: int = 0
+    """match quality of what a memory gave, in percent; 101: after the same sentence"""
 
 
 @dataclass(frozen=True)
@@ -94,13 +97,15 @@ class UnitDocuments:
         for index in units:
             unit = self.file.units[index]
             text, position = unit.text, 0
-            for start, end in _find_sentences(unit, language, self._protect):
+            for start, end in find_sentences(unit, language, self._protect):
                 gaps.append(gap + text[position:start])
                 texts.append(text[start:end])
                 sentences.append(UnitSentence(index, start, end))
                 gap, position = "", end
             gap += text[position:] + UNIT_GAP * (index < units[-1])
-        self.documents.append(Document(tuple(texts), (*gaps, gap), id))
+        has_codes = any(self.file.units[index].codes for index in units)
+        marked = (mark_sentence(self.file.units[each.unit], each.start, each.end) for each in sentences)
+        self.documents.append(Document(tuple(texts), (*gaps, gap), id, tuple(marked) if has_codes else ()))
         self.sentences.append(sentences)
 
     def needs_alignment(self, document: int, sentence: int) -> bool:
@@ -133,7 +138,7 @@ class UnitDocuments:
         return dict(Counter(part.reason for part in self.file.skipped))
 
 
-def _find_sentences(unit: Unit, language: str, protect: Sequence[str]) -> Iterator[tuple[int, int]]:
+def find_sentences(unit: Unit, language: str, protect: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield the characters of the sentences of a unit. A line that is a symbol alone has none, and so it stays."""
     for line_start, line_end in find_line_spans(unit):
         line = unit.text[line_start:line_end]

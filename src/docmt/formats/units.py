@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
@@ -247,6 +247,18 @@ class Skipped:
     """its text, perhaps shortened"""
 
 
+@dataclass(frozen=True)
+class UnitPair:
+    """A unit of a bilingual file, and its translation there."""
+
+    source: Unit
+    target: Unit
+    states: Mapping[str, str] = field(default_factory=dict)
+    """attributes that tell the state of the translation, without prefixes"""
+    languages: tuple[str, str] = ("", "")
+    """codes, as far as the file names them"""
+
+
 @dataclass
 class UnitFile(ABC):
     """A file that was read: its units, and how it is written with others."""
@@ -267,6 +279,10 @@ class UnitFile(ABC):
         """Note that a text is not translated. One without letters, or without a reason, is not worth a word."""
         if reason and has_letters(text):
             self.skipped.append(Skipped(reason, " ".join(text.split())[:_MAX_SKIPPED]))
+
+    def list_pairs(self) -> list[UnitPair] | None:
+        """Return the units that have a translation in the file; None if its format holds one side only."""
+        return None
 
     @abstractmethod
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:

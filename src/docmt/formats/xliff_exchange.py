@@ -192,6 +192,10 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
             both = f"<source>{_write_text(get_text(pair.source))}</source><target>{_write_text(machine)}</target>"
             head = f'<mtc:match ref="#s{number}" type="mt" origin="docmt" matchQuality="{sentence.review.quality:.2f}">'
             matches.append(f"{head}{both}</mtc:match>")
+        if sentence.origin == "memory" and written is not None:
+            kind = "icem" if sentence.review.match > 100 else "em"
+            head = f'<mtc:match ref="#s{number}" type="{kind}" origin="memory" matchQuality="100">'
+            matches.append(f"{head}<source>{text}</source><target>{written}</target></mtc:match>")
         for note in sentence.review.notes:
             notes.append(f'<note appliesTo="target" category="docmt">{escape_text(f"s{number}: {note}")}</note>')
     title = f" name={quote_attribute(unit.id)}" if unit.id else ""
@@ -207,14 +211,18 @@ def _write_sentences(name: str, unit: BilingualUnit) -> str:
             continue
         state, content = _find_state(sentence), f"<source>{text}</source>"
         if written is not None and sentence.has_translation:
-            is_raw = state == "translated" and not sentence.review.edited
+            is_raw = state == "translated" and sentence.origin == "machine"
             mark = 'needs-review-translation" state-qualifier="mt-suggestion' if is_raw else state
+            mark += '" state-qualifier="exact-match' * (sentence.origin == "memory")
             content += f'<target state="{mark}">{written}</target>'
         for note in sentence.review.notes:
             content += f'<note from="docmt" annotates="target">{escape_text(note)}</note>'
         if (machine := sentence.review.machine) is not None:
             head = f'<alt-trans match-quality="{sentence.review.quality:.0f}%" origin="docmt" tool-id="docmt">'
             content += f"{head}<target>{escape_text(machine)}</target></alt-trans>"
+        if sentence.origin == "memory" and written is not None:
+            head = f'<alt-trans match-quality="{sentence.review.match}%" origin="memory">'
+            content += f"{head}<target>{written}</target></alt-trans>"
         approved = ' approved="yes"' if state == "final" else ""
         rows.append(f'<trans-unit id="{name}-s{number}"{approved}>{content}</trans-unit>\n')
     return f'<group id="{name}">\n{"".join(rows)}</group>\n' if rows else ""

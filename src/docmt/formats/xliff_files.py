@@ -17,7 +17,7 @@ from docmt.documents.words import has_letters
 from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import find_letters_beside, hide_placeholders, is_icu_message, space_words, tidy_spaces
-from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile
+from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, UnitPair
 from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
 
 _URI = re.compile(r"(?:\{(?:urn:oasis:names:tc:xliff:document:(\d)\.\d)\})?xliff")
@@ -33,6 +33,8 @@ _FINISHED = {
 """Attributes by which people finish a segment, and their values: of Phrase (`m:confirmed`), SDL Trados (`conf`), memoQ
 (`mq:status`), and of several tools (`locked`). Such a segment stays even if it is empty or equal to the source."""
 _FINISHED_REASONS = ("locked segments", "confirmed segments")
+_LANGUAGES = ("srcLang", "trgLang"), ("source-language", "target-language")
+"""Attributes of XLIFF 2 and 1."""
 _STARTS = {"sc": ("id",), "sm": ("id",), "bx": ("rid", "id"), "bpt": ("rid", "id")}
 _ENDS = {"ec": ("startRef", "id"), "em": ("startRef",), "ex": ("rid", "id"), "ept": ("rid", "id")}
 """Elements that begin and end pairs, and the attributes that their elements share."""
@@ -50,6 +52,8 @@ class _Segment:
     """index of the unit; None for a skipped segment"""
     is_finished: bool = False
     """whether people have locked or confirmed it"""
+    states: Mapping[str, str] = field(default_factory=dict)
+    """see `read_states`"""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,22 @@ class XliffFile(UnitFile):
         self._check_languages(config)
         self._entries = list(self._read_entries())
         self._has_states = any(each.target and "state" in each.target.attributes for each in self._entries)
+
+    def list_pairs(self) -> list[UnitPair]:
+        """See `UnitFile`. Segments that only have a copy of the source, and no state, have no translation."""
+        names = _LANGUAGES[self._is_old]
+        stated = {id(each): each.attributes for each in self._language_elements()}
+        pairs = []
+        for entry in self._entries:
+            element: Element | None = entry.element
+            while element and id(element) not in stated:
+                element = element.parent
+            source, target = (stated[id(element)].get(name, "") if element else "" for name in names)
+            for segment in entry.segments:
+                sides = [self._read_unit(each) if each else Unit("") for each in (segment.source, segment.target)]
+                if sides[1].text.strip() and (sides[0] != sides[1] or segment.states.get("state")):
+                    pairs.append(UnitPair(sides[0], sides[1], segment.states, (source, target)))
+        return pairs
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with targets for the changed units; if `language` is given, for all units that were read.
@@ -122,8 +142,7 @@ class XliffFile(UnitFile):
         return list(self._find_all("file")) if self._is_old else [self._file.root]
 
     def _check_languages(self, config: ReadConfig) -> None:
-        names = ("source-language", "target-language") if self._is_old else ("srcLang", "trgLang")
-        sides = ("source", "target"), names, (config.source_language, config.target_language)
+        sides = ("source", "target"), _LANGUAGES[self._is_old], (config.source_language, config.target_language)
         for element in self._language_elements():
             for side, name, language in zip(*sides, strict=True):
                 stated = element.attributes.get(name, "")
@@ -154,7 +173,8 @@ class XliffFile(UnitFile):
                     states = read_states(unit, *filter(None, (part, entry.target)), mid=mid)
                     why = reason or self._find_reason_of_segment(states, segment, target)
                     unit_index = self._add_unit(segment, why, f"{name}/{mid}" if mid else name)
-                    entry.segments.append(_Segment(segment, target, unit_index, why.startswith(_FINISHED_REASONS)))
+                    is_finished = why.startswith(_FINISHED_REASONS)
+                    entry.segments.append(_Segment(segment, target, unit_index, is_finished, states))
                 yield entry
 
     def _find_segments(self, entry: _Entry) -> list[tuple[Element, Element | None, str]]:
@@ -196,14 +216,18 @@ class XliffFile(UnitFile):
 
     def _add_unit(self, source: Element, reason: str, id: str) -> int | None:
         """Add the unit of a segment, and return its index. Return None if it is skipped."""
-        builder = UnitBuilder(hold_spaces=True)
-        _InlineReader(self._file, self._core, builder).add(source.children)
-        unit = _hide_placeholders(builder.finish(id), self._protect)
+        unit = self._read_unit(source, id)
         for part in source.iter(f"{self._core}sub"):
             self.skip("texts within codes", "" if reason else part.text())
         if reason:
             self.skip(reason, source.text() if is_icu_message(source.text()) else unit.text)
         return None if reason or not has_letters(unit.text) else self.add_unit(unit)
+
+    def _read_unit(self, element: Element, id: str = "") -> Unit:
+        """Return the content of a source or target."""
+        builder = UnitBuilder(hold_spaces=True)
+        _InlineReader(self._file, self._core, builder).add(element.children)
+        return _hide_placeholders(builder.finish(id), self._protect)
 
     def _write_entry(self, entry: _Entry, segments: Sequence[_Segment], units: Sequence[Unit]) -> list[Replacement]:
         """Return the replacements that write the target of an entry."""

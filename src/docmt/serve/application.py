@@ -74,7 +74,7 @@ def create_app(
             Middleware(
                 CORSMiddleware,
                 allow_origins=origins,
-                allow_methods=["GET", "POST", "DELETE"],
+                allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
                 allow_headers=_CORS_HEADERS,
                 expose_headers=["Content-Disposition", "Retry-After", "X-Docmt-Terms", "X-Request-ID"],
             )

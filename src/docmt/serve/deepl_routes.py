@@ -1,13 +1,15 @@
 """The interface of DeepL (version 2), for the clients that speak it.
 
 Codes are in upper case, and errors are {"message": sentence}. What would change the meaning of a request, and cannot be
-done, is refused: formality, style rules, tags to ignore. Glossaries are in `glossary_routes`.
+done, is refused: formality, style rules, tags to ignore. Glossaries are in `glossary_routes`. Translation memories are
+those of the server, which all texts reuse: who names one of them gets what is there without it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import asdict
 from typing import Any
 
 from starlette.requests import Request
@@ -15,12 +17,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from docmt.documents.input_formats import FORMATS, FileFormat
-from docmt.formats.language_codes import primary_language
+from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.units import ALL_TAGS, TagRules
 from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import ACTIVE, DocumentOptions
-from docmt.serve.model_pool import language_name, list_pairs
+from docmt.serve.model_pool import MemoryDescription, language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
 from docmt.serve.service_state import ServiceState, get_state
 from docmt.serve.text_translation import (
@@ -40,7 +42,9 @@ from docmt.serve.text_translation import (
 
 _FORBIDDEN = 403
 _NO_LIMIT = 10**12
-_REFUSED = ("style_id", "custom_instructions", "translation_memory_id", "ignore_tags")
+_REFUSED = ("style_id", "custom_instructions", "ignore_tags")
+_MOST_MEMORIES = 25
+"""Of a page."""
 _KIND_WORDS = ("default", "prefer_more", "prefer_less")
 _VARIANTS = {"EN": ("British", "American"), "PT": ("Brazilian", "European")}
 _VARIANT_CODES = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}
@@ -58,7 +62,7 @@ async def _read(request: Request, is_upload: bool = False) -> tuple[ServiceState
     return state, await read_values(request, state.config.max_body_bytes), owner
 
 
-def _check_refused(values: RequestValues) -> None:
+def _check_refused(state: ServiceState, values: RequestValues) -> None:
     """Raise RequestError for parameters that would change the translation, and cannot be honoured as they are."""
     for name in _REFUSED:
         if values.fields.get(name):
@@ -67,6 +71,11 @@ def _check_refused(values: RequestValues) -> None:
     if names_glossary and not values.text("source_lang"):
         raise RequestError("source_lang is missing: a glossary needs it")
     values.choice("formality", _KIND_WORDS, "default")
+    values.whole("translation_memory_threshold", 0, 100)
+    if id := values.text("translation_memory_id"):
+        memory, target = find_memory(state, id), values.text("target_lang")
+        if not any(is_same_language(code, target) for code in memory.target_languages):
+            raise RequestError(f"{memory.name} has no translations into {target}: leave translation_memory_id out")
 
 
 def _choose(state: ServiceState, values: RequestValues, text: str) -> ChosenModel:
@@ -79,7 +88,7 @@ def _choose(state: ServiceState, values: RequestValues, text: str) -> ChosenMode
 async def translate(request: Request) -> Response:
     """Translate a list of texts, with the context that the caller gives."""
     state, values, owner = await _read(request)
-    _check_refused(values)
+    _check_refused(state, values)
     texts, context = values.texts("text"), values.text("context")
     state.take_texts(request, texts, context)
     handling = values.choice("tag_handling", (*_MARKUPS, "none"), "none")
@@ -160,6 +169,25 @@ def _describe_language(code: str, is_target: bool) -> list[dict[str, Any]]:
     ]
 
 
+def find_memory(state: ServiceState, id: str) -> MemoryDescription:
+    """Return a translation memory of the server. Raises RequestError for another one."""
+    found = [each for each in state.engine.list_memories() if each.translation_memory_id == id]
+    if not found:
+        raise RequestError("there is no such translation memory: list them, and name one of these, or none", 404)
+    return found[0]
+
+
+async def list_memories(request: Request) -> Response:
+    """List the translation memories of the server, a page of them, or the one in the path."""
+    state, values, _ = await _read(request)
+    if id := request.path_params.get("id"):
+        return JSONResponse(asdict(find_memory(state, id)))
+    memories, size = state.engine.list_memories(), values.whole("page_size", 1, _MOST_MEMORIES, _MOST_MEMORIES)
+    first = values.whole("page", 0, 10**6) * size
+    rows = [asdict(each) for each in memories[first : first + size]]
+    return JSONResponse({"translation_memories": rows, "total_count": len(memories)})
+
+
 async def show_usage(request: Request) -> Response:
     """Return the characters that the key has sent since the server started."""
     state = get_state(request)
@@ -170,7 +198,7 @@ async def show_usage(request: Request) -> Response:
 async def create_document(request: Request) -> Response:
     """Start the translation of a file."""
     state, values, owner = await _read(request, is_upload=True)
-    _check_refused(values)
+    _check_refused(state, values)
     upload = values.files.get("file")
     if upload is None:
         raise RequestError("file is missing: send it as multipart/form-data")
@@ -225,5 +253,7 @@ ROUTES = [
     Route("/v2/usage", show_usage, methods=["GET", "POST"]),
     Route("/v2/document", create_document, methods=["POST"]),
     Route(_PATH, show_document, methods=["GET", "POST"]),
+    Route("/v3/translation_memories", list_memories),
+    Route("/v3/translation_memories/{id}", list_memories),
     Route(_PATH + "/result", download_document, methods=["GET", "POST"]),
 ]

@@ -23,7 +23,7 @@ from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, 
 from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
 from docmt.model.products import Precision
-from docmt.serve.model_pool import ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
+from docmt.serve.model_pool import MemoryDescription, ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher, TermMode
@@ -182,6 +182,7 @@ class Engine:
         protect: Sequence[str] | None = (),
         terms: Sequence[str] = (),
         terms_mode: TermMode = "prefer",
+        memory: Sequence[str] = (),
     ) -> None:
         """Describe the models, without loading them; none named: all that are installed.
 
@@ -189,7 +190,8 @@ class Engine:
         give up later. max_memory_mb: of the weights that stay loaded; 0: no bound. For the other settings and errors
         see `ModelPool`.
         """
-        self._pool = ModelPool(models, search, device, precision, max_memory_mb * 2**20, protect, terms, terms_mode)
+        settings = (search, device, precision, max_memory_mb * 2**20, protect, terms, terms_mode, memory)
+        self._pool = ModelPool(models, *settings)
         self._search, self._max_waiting_seconds = search, max_waiting_seconds
         self.patterns = tuple(protect or ())
         """of text that stays as it is"""
@@ -228,6 +230,10 @@ class Engine:
     def is_alive(self) -> bool:
         """Whether the thread runs."""
         return self._thread.is_alive()
+
+    def list_memories(self) -> list[MemoryDescription]:
+        """Return the translation memories, which all texts of their languages reuse."""
+        return self._pool.memories
 
     def list_unloadable(self) -> list[str]:
         """Return the models that could not be loaded when they were last needed."""
@@ -484,7 +490,8 @@ class Engine:
         if first.terms is not None:
             translator = translator.with_terms(first.terms)
         if first.n_best > 1:
-            translator = translator.with_search(self._search_for(first.n_best))
+            # Alternatives are those of the model.
+            translator = translator.with_search(self._search_for(first.n_best)).with_memory(None)
         with self._in_turn(works) as turn:  # loading is no measure of speed
             budget = self._speeds[first.model, first.lane].turn_tokens(turn.seconds)
             for work in works:

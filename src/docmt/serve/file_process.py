@@ -59,7 +59,12 @@ class FileContents:
         """Parse the result of a child process. Raises ValueError, KeyError or TypeError if it is damaged."""
         values = json.loads(data)
         documents = tuple(
-            Document(_check_texts(each["sentences"]), _check_texts(each["gaps"]), str(each["id"]))
+            Document(
+                _check_texts(each["sentences"]),
+                _check_texts(each["gaps"]),
+                str(each["id"]),
+                _check_texts(each.get("marked", ())),
+            )
             for each in values["documents"]
         )
         paragraphs: list[int] = []

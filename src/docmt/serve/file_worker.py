@@ -194,7 +194,8 @@ def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
 
 def describe_file(file: JobMarkupFile | JobTextFile) -> dict[str, Any]:
     """Return the contents of a file as values for JSON; see `FileContents`."""
-    documents = [{"id": each.id, "sentences": each.sentences, "gaps": each.gaps} for each in file.documents]
+    names = ("id", "sentences", "gaps", "marked")
+    documents = [{name: getattr(each, name) for name in names} for each in file.documents]
     return {
         "format": file.format,
         "documents": documents,

@@ -6,6 +6,7 @@ Version 2 has glossaries of one dictionary, which it does not change; version 3 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -17,7 +18,16 @@ from starlette.routing import Route
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_words
 from docmt.formats.language_codes import primary_language
-from docmt.serve.glossary_store import MAX_BYTES, Entries, GlossaryError, Pair, StoredGlossary, make_pair, parse_entries
+from docmt.serve.glossary_store import (
+    MAX_BYTES,
+    Entries,
+    GlossaryError,
+    GlossaryStore,
+    Pair,
+    StoredGlossary,
+    make_pair,
+    parse_entries,
+)
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.model_pool import list_pairs
 from docmt.serve.service_state import ServiceState, get_state
@@ -27,7 +37,6 @@ _FORBIDDEN = 403
 _MOST_IDS = 5
 _MOST_ARRIVING = 16
 """Glossaries of a key that arrive at one time."""
-_TSV = "text/tab-separated-values"
 Result = TypeVar("Result")
 
 
@@ -49,12 +58,14 @@ async def read_terms(
     model = state.engine.describe_model(chosen.name)
     languages = model.source_language or chosen.source, model.target_language or chosen.target
     pair = primary_language(languages[0]), primary_language(languages[1])
-    return ids, await asyncio.to_thread(state.glossaries.read, owner, ids, pair)
+    return ids, await asyncio.to_thread(state.glossaries.merge, owner, ids, pair)
 
 
-async def _call(request: Request, work: Callable[..., Result], *arguments: Any) -> Result:
-    """Return the result of a call of the store for the owner of the key."""
-    return await asyncio.to_thread(work, get_state(request).find_owner(request, status=_FORBIDDEN), *arguments)
+async def _call(request: Request, work: Callable[..., Result], *arguments: object) -> Result:
+    """Return the result of a method of the store for the owner of the key, and the id in the path if there is one."""
+    state = get_state(request)
+    owner = state.find_owner(request, status=_FORBIDDEN)
+    return await asyncio.to_thread(work, state.glossaries, owner, *request.path_params.values(), *arguments)
 
 
 async def _read_body(request: Request) -> RequestValues:
@@ -79,7 +90,8 @@ async def _read_dictionary(request: Request, values: RequestValues) -> tuple[Pai
         raise RequestError(str(error)) from error
     is_csv = values.choice("entries_format", ("tsv", "csv"), "tsv") == "csv"
     entries = await asyncio.to_thread(parse_entries, values.text("entries"), is_csv, pair)
-    request.state.terms = {"entries": len(entries), "usable": sum(map(has_words, entries))}
+    request.state.terms = counts = getattr(request.state, "terms", Counter[str]())
+    counts.update(entries=len(entries), usable=sum(map(has_words, entries)))
     return pair, entries
 
 
@@ -128,63 +140,58 @@ async def create_glossary(request: Request) -> Response:
         dictionaries = dict([await _read_dictionary(request, values)])
     elif not (dictionaries := await _read_dictionaries(request, values)):
         raise RequestError("dictionaries is missing: send at least one")
-    made = await _call(request, get_state(request).glossaries.create, values.text("name"), dictionaries)
-    return JSONResponse(_describe(request, made), 201)
+    glossary = await _call(request, GlossaryStore.create, values.text("name"), dictionaries)
+    return JSONResponse(_describe(request, glossary), 201)
 
 
 async def list_glossaries(request: Request) -> Response:
     """List the glossaries of a key; version 2 has those of one dictionary."""
-    owned = await _call(request, get_state(request).glossaries.list_owned)
+    owned = await _call(request, GlossaryStore.list_owned)
     rows = [_describe(request, each) for each in owned if _is_version_3(request) or len(each.sizes) == 1]
     return JSONResponse({"glossaries": rows})
 
 
 async def show_glossary(request: Request) -> Response:
     """Return a glossary without its entries."""
-    glossary = await _call(request, get_state(request).glossaries.find, request.path_params["id"])
-    return JSONResponse(_describe(request, glossary))
+    return JSONResponse(_describe(request, await _call(request, GlossaryStore.find)))
 
 
 async def delete_glossary(request: Request) -> Response:
     """Delete a glossary. Documents that name it keep its terms."""
-    await _call(request, get_state(request).glossaries.delete, request.path_params["id"])
+    await _call(request, GlossaryStore.delete)
     return Response(status_code=204)
 
 
 async def list_entries(request: Request) -> Response:
     """Return the entries: of version 2 as tab-separated values, of version 3 those of the languages in the query."""
-    store, id = get_state(request).glossaries, request.path_params["id"]
-    description = _describe(request, await _call(request, store.find, id))
-    pair = _read_pair(request) if _is_version_3(request) else (description["source_lang"], description["target_lang"])
-    entries = await _call(request, store.read, [id], pair)
+    glossary = await _call(request, GlossaryStore.find)
+    _describe(request, glossary)
+    pair = _read_pair(request) if _is_version_3(request) else next(iter(glossary.sizes))
+    entries = await _call(request, GlossaryStore.read, pair)
     if not _is_version_3(request):
-        return Response(entries, media_type=_TSV)
+        return Response(entries, media_type="text/tab-separated-values")
     row = {"source_lang": pair[0], "target_lang": pair[1], "entries": entries, "entries_format": "tsv"}
     return JSONResponse({"dictionaries": [row]})
 
 
 async def change_glossary(request: Request) -> Response:
     """Rename a glossary, or add entries to its dictionaries."""
-    values, store = await _read_body(request), get_state(request).glossaries
+    values = await _read_body(request)
     name = values.text("name") if values.fields.get("name") is not None else None
     dictionaries = await _read_dictionaries(request, values)
-    return JSONResponse(
-        _describe(request, await _call(request, store.change, request.path_params["id"], dictionaries, name))
-    )
+    return JSONResponse(_describe(request, await _call(request, GlossaryStore.change, dictionaries, name)))
 
 
 async def replace_dictionary(request: Request) -> Response:
     """Put a dictionary in the place of the one of its languages."""
     pair, entries = await _read_dictionary(request, await _read_body(request))
-    values = request.path_params["id"], {pair: entries}, None, False
-    await _call(request, get_state(request).glossaries.change, *values)
+    await _call(request, GlossaryStore.change, {pair: entries}, None, False)
     return JSONResponse(_describe_dictionary(pair, len(entries)))
 
 
 async def delete_dictionary(request: Request) -> Response:
     """Delete the dictionary of the languages in the query."""
-    pair = _read_pair(request)
-    await _call(request, get_state(request).glossaries.delete, request.path_params["id"], pair)
+    await _call(request, GlossaryStore.delete, _read_pair(request))
     return Response(status_code=204)
 
 
@@ -197,22 +204,21 @@ async def list_glossary_languages(request: Request) -> Response:
     return JSONResponse({"supported_languages": [{"source_lang": one, "target_lang": two} for one, two in named]})
 
 
-_GLOSSARY = "/glossaries/{id}"
-_DICTIONARIES = "/v3/glossaries/{id}/dictionaries"
+_ALL, _ONE = "/glossaries", "/glossaries/{id}"
+_ENTRIES, _DICTIONARIES = f"{_ONE}/entries", f"{_ONE}/dictionaries"
+_ROUTES = (
+    ("v2 v3", "POST", _ALL, create_glossary),
+    ("v2 v3", "GET", _ALL, list_glossaries),
+    ("v2 v3", "GET", _ONE, show_glossary),
+    ("v2 v3", "DELETE", _ONE, delete_glossary),
+    ("v2 v3", "GET", _ENTRIES, list_entries),
+    ("v3", "PATCH", _ONE, change_glossary),
+    ("v3", "PUT", _DICTIONARIES, replace_dictionary),
+    ("v3", "DELETE", _DICTIONARIES, delete_dictionary),
+    ("v2", "GET", "/glossary-language-pairs", list_glossary_languages),
+)
 ROUTES = [
-    Route("/v2/glossary-language-pairs", list_glossary_languages),
-    *(
-        Route(f"/{version}{path}", route, methods=[method])
-        for version in ("v2", "v3")
-        for path, method, route in (
-            ("/glossaries", "POST", create_glossary),
-            ("/glossaries", "GET", list_glossaries),
-            (_GLOSSARY, "GET", show_glossary),
-            (_GLOSSARY, "DELETE", delete_glossary),
-            (f"{_GLOSSARY}/entries", "GET", list_entries),
-        )
-    ),
-    Route(f"/v3{_GLOSSARY}", change_glossary, methods=["PATCH"]),
-    Route(_DICTIONARIES, replace_dictionary, methods=["PUT"]),
-    Route(_DICTIONARIES, delete_dictionary, methods=["DELETE"]),
+    Route(f"/{version}{path}", route, methods=[method])
+    for versions, method, path, route in _ROUTES
+    for version in versions.split()
 ]

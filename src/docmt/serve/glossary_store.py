@@ -26,6 +26,8 @@ MAX_GLOSSARIES, MAX_OWNER_BYTES = 1000, 100 * 2**20
 """Of a key."""
 MAX_ENTRIES, MAX_BYTES = 100_000, 10 * 2**20
 """Of a glossary, and of all that one request names."""
+_BUSY_SECONDS = 60
+"""How long a change waits for those of other processes."""
 _SCHEMA = """
     CREATE TABLE IF NOT EXISTS glossaries (
         number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, owner TEXT NOT NULL, name TEXT NOT NULL,
@@ -56,13 +58,6 @@ class StoredGlossary:
     """seconds since 1970"""
     sizes: Mapping[Pair, int]
     """number of entries of each dictionary"""
-
-    def check_pair(self, pair: Pair) -> None:
-        """Raise GlossaryError without a dictionary of these languages."""
-        if pair not in self.sizes:
-            present = ", ".join(map(" to ".join, self.sizes)) or "none"
-            message = f"glossary {self.id} has no dictionary for {' to '.join(pair)}: it has {present}"
-            raise GlossaryError(message, 404)
 
 
 def make_pair(source: str, target: str) -> Pair:
@@ -131,7 +126,7 @@ class GlossaryStore:
     def _connect(self) -> Iterator[sqlite3.Connection]:
         """Return a connection whose changes are written together at the end. Raises DocmtError."""
         try:
-            with closing(sqlite3.connect(self._path)) as connection, connection:
+            with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as connection, connection:
                 prepare_database(connection, self._path, _SCHEMA)
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
@@ -160,20 +155,26 @@ class GlossaryStore:
             stored = _find(connection, owner, id)
             if name is not None:
                 connection.execute("UPDATE glossaries SET name = ? WHERE id = ?", (_check_name(name), id))
-            kept = {pair: split_entries(_read(connection, id, pair)) for pair in stored.sizes if merge}
-            changed = {pair: kept.get(pair, {}) | entries for pair, entries in dictionaries.items()}
-            return _write(connection, owner, id, changed)
+            for pair in dictionaries.keys() & stored.sizes if merge else ():
+                old = split_entries(_read(connection, owner, id, pair))
+                dictionaries = {**dictionaries, pair: old | dictionaries[pair]}
+            return _write(connection, owner, id, dictionaries)
 
     def delete(self, owner: str, id: str, pair: Pair | None = None) -> None:
         """Delete a glossary, or one of its dictionaries. Raises GlossaryError."""
         with self._connect() as connection:
-            stored = _find(connection, owner, id)
-            if pair is None:
-                connection.execute("DELETE FROM glossaries WHERE id = ?", (id,))
-                connection.execute("DELETE FROM dictionaries WHERE id = ?", (id,))
-            else:
-                stored.check_pair(pair)
+            if pair is not None:
+                _read(connection, owner, id, pair)
                 connection.execute("DELETE FROM dictionaries WHERE (id, source, target) = (?, ?, ?)", (id, *pair))
+                return
+            _find(connection, owner, id)
+            _delete(connection, [id])
+
+    def delete_all(self, owner: str) -> None:
+        """Delete the glossaries of an owner."""
+        with self._connect() as connection:
+            rows = connection.execute("SELECT id FROM glossaries WHERE owner = ?", (owner,)).fetchall()
+            _delete(connection, [id for (id,) in rows])
 
     def find(self, owner: str, id: str) -> StoredGlossary:
         """Return a glossary. Raises GlossaryError, also for another owner's."""
@@ -186,20 +187,19 @@ class GlossaryStore:
             rows = connection.execute("SELECT id FROM glossaries WHERE owner = ? ORDER BY number", (owner,)).fetchall()
             return [_find(connection, owner, id) for (id,) in rows]
 
-    def read(self, owner: str, ids: Sequence[str], pair: Pair) -> str:
-        """Return the entries of glossaries, as `join_entries`; the first one wins. Raises GlossaryError."""
-        texts = []
+    def read(self, owner: str, id: str, pair: Pair) -> str:
+        """Return the entries of a dictionary, as `join_entries`. Raises GlossaryError."""
         with self._connect() as connection:
-            for id in ids:
-                _find(connection, owner, id).check_pair(pair)
-                texts.append(_read(connection, id, pair))
-        if len(texts) == 1:
-            return texts[0]
+            return _read(connection, owner, id, pair)
+
+    def merge(self, owner: str, ids: Sequence[str], pair: Pair) -> str:
+        """Return the entries of glossaries, as `join_entries`. The first one wins. Raises GlossaryError."""
         entries: Entries = {}
-        for text in reversed(texts):
-            entries |= split_entries(text)
-        _check_size(len(entries), sum(map(len, map(str.encode, texts))))
-        return join_entries(entries)
+        for id in reversed(ids):
+            entries |= split_entries(self.read(owner, id, pair))
+        text = join_entries(entries)
+        _check_size(len(entries), len(text.encode()))
+        return text
 
 
 def _check_name(name: str) -> str:
@@ -226,7 +226,15 @@ def _find(connection: sqlite3.Connection, owner: str, id: str) -> StoredGlossary
     return StoredGlossary(id, name, created, sizes)
 
 
-def _read(connection: sqlite3.Connection, id: str, pair: Pair) -> str:
+def _delete(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
+    for table in ("glossaries", "dictionaries"):
+        connection.executemany(f"DELETE FROM {table} WHERE id = ?", [(id,) for id in ids])
+
+
+def _read(connection: sqlite3.Connection, owner: str, id: str, pair: Pair) -> str:
+    if pair not in (sizes := _find(connection, owner, id).sizes):
+        present = ", ".join(map(" to ".join, sizes)) or "none"
+        raise GlossaryError(f"glossary {id} has no dictionary for {' to '.join(pair)}: it has {present}", 404)
     query = "SELECT entries FROM dictionaries WHERE (id, source, target) = (?, ?, ?)"
     (entries,) = connection.execute(query, (id, *pair)).fetchone()
     return str(entries)

@@ -73,6 +73,8 @@ class JobSentence:
     """whether the user has read it and found it right"""
     machine: JobSentence | None = None
     """the last state of an edited sentence that the user did not write"""
+    match: int = 0
+    """match quality of what a memory gave, see `Review`"""
     stale: bool = True
     """whether it is to be translated, for the first time or again"""
 
@@ -328,6 +330,7 @@ class JobJournal:
             "edited": sentence.edited,
             "confirmed": sentence.confirmed,
             "findings": sentence.findings,
+            "match": sentence.match,
             "terms": [asdict(use) for use in sentence.terms],
         }
 
@@ -424,7 +427,8 @@ class JobJournal:
         if document or not self.context:
             return whole
         gaps = ("", *[" "] * (len(self.context) - 1), "\n\n" + whole.gaps[0], *whole.gaps[1:])
-        return Document((*self.context, *whole.sentences), gaps, whole.id)
+        marked = (*self.context, *whole.marked) if whole.marked else ()
+        return Document((*self.context, *whole.sentences), gaps, whole.id, marked)
 
 
 def _describe_review(sentence: JobSentence) -> dict[str, Any]:
@@ -432,6 +436,7 @@ def _describe_review(sentence: JobSentence) -> dict[str, Any]:
     machine = (sentence.machine if sentence.edited else sentence) or sentence
     review: dict[str, Any] = {"edited": sentence.edited, "confirmed": sentence.confirmed}
     review["notes"] = [name.replace("_", " ") for name in sentence.warnings] + sentence.findings
+    review["match"] = sentence.match
     if machine.tokens and machine.score is not None:
         review |= {"machine": machine.target, "quality": 100 * exp(machine.score / machine.tokens)}
     return review

@@ -17,6 +17,7 @@ from docmt.serve.job_journal import JobJournal, Links, TranslationPlan
 from docmt.serve.job_store import JobFacts
 from docmt.serve.work_queue import Lane, Work
 from docmt.terms.matching import TermMatcher
+from docmt.terms.memory import QUALITY
 
 CHECKED_KINDS = ("empty", "untranslated", "loop", "number", "url", "placeholder", "bracket")
 """Checks of single sentences."""
@@ -164,6 +165,8 @@ async def search_terms(engine: Engine, facts: JobFacts, journal: JobJournal, ter
         if (new := found.get(number - shift - first)) is not None:
             row = {"number": number, "target": new.target, "tokens": new.tokens, "warnings": old.warnings}
             row |= {"score": round(float(new.score), _DIGITS), "terms": describe_uses(new.terms)}
+            if new.target == old.target:
+                row |= {"score": old.score, "match": old.match}
             rows.append(row)
     _add_findings(rows, journal, facts)
     journal.append({"document": document, "sentences": rows, "searched": numbers})
@@ -178,6 +181,8 @@ def _describe_sentences(part: PartialTranslation, first: int, journal: JobJourna
     for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
         row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
         row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
+        if match := QUALITY.get(sentence.memory, 0):
+            row |= {"match": match, "score": None}
         if sentence.alignment is not None and number in journal.contents.aligned:
             row["links"] = list_links(sentence.alignment)
         if sentence.terms:

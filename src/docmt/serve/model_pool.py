@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gc
 import logging
+import uuid
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -23,6 +24,7 @@ from docmt.formats.language_codes import format_language_tag, language_names, pr
 from docmt.model.products import Precision
 from docmt.serve.term_matchers import TermMatchers
 from docmt.terms.matching import TermMode
+from docmt.terms.memory import Memory
 
 _LAYER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "int8": 1}
 """Bytes of a value of a linear layer."""
@@ -61,6 +63,18 @@ class ModelDescription:
     """whether it reads other sentences of the document with a sentence"""
 
 
+@dataclass(frozen=True)
+class MemoryDescription:
+    """A file of translations that the service reuses, from one language."""
+
+    translation_memory_id: str
+    name: str
+    source_language: str
+    target_languages: tuple[str, ...]
+    segment_count: int
+    """different sources"""
+
+
 class ModelPool:
     """Models by name. Only the thread that translates may call `load`."""
 
@@ -74,14 +88,15 @@ class ModelPool:
         protect: Sequence[str] | None = (),
         terms: Sequence[str] = (),
         terms_mode: TermMode = "prefer",
+        memory: Sequence[str] = (),
     ) -> None:
         """names: directories, names or pairs; none: all that are installed. max_bytes: of loaded weights, 0: no bound.
 
-        terms: paths of glossaries, for the models of their languages. The other settings are those of
-        `docmt.Translator`.
+        terms, memory: paths of glossaries and memories, for the models of their languages. The other settings are those
+        of `docmt.Translator`.
 
         Raises DocmtError for a model that is missing or damaged, for two of one name, if there is none, and for
-        glossaries (see `TermMatchers`), also where the search has no terms.
+        glossaries (see `TermMatchers`) and memories that have nothing for any, also where the search has no terms.
         """
         self._settings: dict[str, Any] = {"search": search, "device": device, "protect": protect}
         self._precision, self._max_bytes = precision, max_bytes
@@ -101,8 +116,10 @@ class ModelPool:
             for name, model in self._models.items()
         }
         search.check_terms(terms)
+        search.check_terms(memory, "memories")
         languages = {name: (model.source_language, model.target_language) for name, model in self._models.items()}
         self.terms = TermMatchers(terms, terms_mode, languages)
+        self._memories, self.memories = _read_memories(memory, dict.fromkeys(languages.values()))
         self._loaded: OrderedDict[str, Translator] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.failed_loads = 0
@@ -161,7 +178,8 @@ class ModelPool:
                 gc.collect()
                 _log.info("unloaded %s", unloaded)
             translator = Translator(self._models[name].path, precision=self._precision, **self._settings)
-            translator = translator.with_terms(self.terms.find(name))
+            languages = self._models[name].source_language, self._models[name].target_language
+            translator = translator.with_terms(self.terms.find(name)).with_memory(self._memories.get(languages))
         except Exception as error:  # the service must outlive any fault
             self.failed_loads += 1
             self.unloadable.add(name)
@@ -194,6 +212,32 @@ def _describe(name: str) -> InstalledModel:
     is_same_folder = not Path(name).exists() or Path(name).resolve() == path.resolve()
     model = describe_installed(path)
     return model if is_same_folder else replace(model, name=Path(name).resolve().name)
+
+
+def _read_memories(
+    paths: Sequence[str], pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[tuple[str, str], Memory], list[MemoryDescription]]:
+    """Return the memory of each pair of languages that files have, and the files.
+
+    Raises DocmtError for a file that has nothing for any pair.
+    """
+    memories, described = dict[tuple[str, str], Memory](), list[MemoryDescription]()
+    for path in paths:
+        sizes, problems = dict[str, dict[str, int]](), []
+        for pair in pairs:
+            try:
+                memory = Memory.read(path, languages=pair)
+            except DocmtError as error:
+                problems.append(error)
+                continue
+            memories[pair] = memories.get(pair, Memory(pair)).join(memory)
+            sizes.setdefault(pair[0], {})[pair[1]] = len(memory)
+        if not sizes:
+            raise problems[0]
+        for source, targets in sizes.items():
+            id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{Path(path).absolute()} {source}"))
+            described.append(MemoryDescription(id, Path(path).name, source, tuple(targets), max(targets.values())))
+    return memories, described
 
 
 def estimate_bytes(path: Path, precision: Precision) -> int:

@@ -383,7 +383,7 @@ async def read_glossary(upload: UploadFile, languages: tuple[str, str]) -> Gloss
     if (upload.size or 0) > _MAX_GLOSSARY_BYTES:
         raise RequestError(f"{name} is larger than {_MAX_GLOSSARY_BYTES:,} bytes: send the terms that you need", 413)
     builder = GlossaryBuilder(languages)
-    await asyncio.to_thread(lambda data: builder.add(parse_entries(data, name)), await upload.read())
+    await asyncio.to_thread(lambda data: builder.add(parse_entries(data, name, languages)), await upload.read())
     return builder.build()
 
 

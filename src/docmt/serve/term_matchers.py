@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from weakref import WeakValueDictionary
 
 from docmt.core.errors import DocmtError
-from docmt.terms.glossary import Glossary, GlossaryBuilder, clean_text
+from docmt.terms.glossary import Glossary, GlossaryBuilder
 from docmt.terms.glossary_files import read_entries
 from docmt.terms.glossary_tables import Entry, EntryFile, EntryWord, split_alternatives
 from docmt.terms.matching import TermMatcher, TermMode
@@ -73,17 +72,12 @@ def _count(matchers: Iterable[TermMatcher]) -> int:
 
 
 def _read_terms(languages: tuple[str, str], entries: str) -> Glossary:
-    """Return the terms of entries.
-
-    An entry without letters and digits is no term. Sources that differ in capitals only are found with theirs.
-    """
-    pairs = [line.split("\t") for line in entries.split("\n") if line]
-    sources = [clean_text(source)[0] for source, _ in pairs]
-    counts = Counter(source.casefold() for source in set(sources))
+    """Return the terms of entries. One without letters and digits is no term."""
     file, builder = EntryFile("the glossary", "TSV"), GlossaryBuilder(languages)
-    for line, ((source, target), text) in enumerate(zip(pairs, sources, strict=True), 1):
-        words = [EntryWord(each) for each in (source, *(split_alternatives(target) or [target]))]
-        file.entries.append(Entry(line, words, directed=True, case=counts[text.casefold()] > 1))
+    for line, row in enumerate(entries.split("\n"), 1):
+        source, target = row.split("\t")
+        words = [EntryWord(text) for text in (source, *(split_alternatives(target) or [target]))]
+        file.entries.append(Entry(line, words, directed=True))
     with suppress(DocmtError):  # it has no term
         builder.add(file)
     return builder.build()

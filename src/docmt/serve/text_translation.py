@@ -323,7 +323,8 @@ def _join(documents: Sequence[Document]) -> Document:
         gaps[-1] += _TEXT_GAP * (number > 0) + document.gaps[0]
         sentences += document.sentences
         gaps += document.gaps[1:]
-    return Document(tuple(sentences), tuple(gaps))
+    marked = (text for document in documents for text in document.marked or document.sentences)
+    return Document(tuple(sentences), tuple(gaps), marked=tuple(marked))
 
 
 async def until_disconnected(request: Request, work: Coroutine[Any, Any, Result]) -> Result:

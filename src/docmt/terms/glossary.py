@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from pathlib import Path
@@ -24,6 +26,18 @@ _UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\
 _REMOVED = dict.fromkeys(map(ord, INVISIBLE))
 _MAX_NAMED = 20
 """Languages that a message lists."""
+
+
+@contextmanager
+def paused_collection() -> Iterator[None]:
+    """Pause the garbage collector, which takes half of the time where many objects are made and none is a cycle."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -72,9 +86,10 @@ class Glossary:
         read or has no term for these languages, and for entries that contradict each other.
         """
         builder = GlossaryBuilder(languages)
-        for path in paths:
-            builder.add(read_entries(path))
-        return builder.build()
+        with paused_collection():
+            for path in paths:
+                builder.add(read_entries(path, languages))
+            return builder.build()
 
     @classmethod
     def from_pairs(
@@ -193,7 +208,8 @@ class GlossaryBuilder:
     def _clean(self, words: Sequence[EntryWord], entry: Entry, file: EntryFile) -> list[str]:
         """Return the texts that can be used, each once."""
         cleaned = []
-        for text, problem in [clean_text(word.text) for word in words]:
+        for word in words:
+            text, problem = clean_text(word.text)
             if problem:
                 self._skip(file, entry, problem)
             elif text and text not in cleaned:

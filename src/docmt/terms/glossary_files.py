@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
@@ -19,6 +19,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import plain_name, read_bytes
 from docmt.core.settings import build, quote
 from docmt.documents.published_corpora import segment_texts
+from docmt.formats.language_codes import primary_language
 from docmt.formats.patched_text import decode_text, find_mark
 from docmt.terms.glossary_tables import Entry, EntryFile, EntryWord, is_forbidden_status, read_flag, read_table
 
@@ -35,17 +36,28 @@ _CASE = dict.fromkeys(("casesensitive", "casesensitivity", "matchcase"), True)
 _GENERAL = frozenset(["descrip", "termnote", "admin"])
 _CATEGORIES = frozenset(["term", "note", *_STATUSES, *_KEEP, *_CASE])
 _NO_LETTER = re.compile(r"[\W_]+")
+_LETTERS = {
+    **{"ca": "àçèéíïòóúü·", "da": "æøåé", "de": "äöüß", "en": "éèêëïôñç", "es": "áéíñóúüªº", "fi": "äöå"},
+    **{"fr": "àâæçéèêëîïôœùûüÿ", "it": "àèéìíòóùúº", "nl": "áéèêëïíóöúü", "no": "æøåéèêòóô", "nb": "æøåéèêòóô"},
+    **{"nn": "æøåéèêòóô", "pt": "àáâãçéêíóôõúüªº", "sv": "äöåé"},
+}
+"""Letters beside a to z of languages that Windows-1252 can write."""
+_SIGNS = "’‘“”„«»–—…•€°§©®™²³µ·×\xa0"
 _GROUPS = ("terms", "doNotTranslate")
 _PREFERRED = re.compile(r"prefer|standardi")
 
 
-def read_entries(path: Path | str) -> EntryFile:
-    """Return the entries of a file. Raises DocmtError for a file that is too large, damaged or of another kind."""
-    return parse_entries(read_bytes(path, MAX_BYTES), str(path))
+def read_entries(path: Path | str, languages: tuple[str, str] = ("", "")) -> EntryFile:
+    """Return the entries of a file.
+
+    languages: of the terms; a table in Windows-1252 is read only if all of its letters are theirs. Raises DocmtError
+    for a file that is too large, damaged or of another kind.
+    """
+    return parse_entries(read_bytes(path, MAX_BYTES), str(path), languages)
 
 
-def parse_entries(data: bytes, path: str) -> EntryFile:
-    """Return the entries of the contents of a file. Raises DocmtError as `read_entries`."""
+def parse_entries(data: bytes, path: str, languages: tuple[str, str] = ("", "")) -> EntryFile:
+    """Return the entries of the contents of a file. See `read_entries`."""
     if data.startswith(b"PK\x03\x04"):
         raise DocmtError(f"{path} is an office document or an archive: save its table as CSV")
     mark, encoding = find_mark(data)
@@ -53,10 +65,29 @@ def parse_entries(data: bytes, path: str) -> EntryFile:
     suffix = Path(plain_name(path)).suffix.lower()
     if _XML.match(start) or suffix in (".tbx", ".tmx", ".xml"):
         return _read_xml(data, path)
-    text = decode_text(data, path)[0]
+    is_western = _is_western(data, languages) if suffix in _TABLE_SUFFIXES and not mark else False
+    text = decode_text(data, path, "cp1252" if is_western else "")[0]
     if suffix == ".json" or (suffix not in _TABLE_SUFFIXES and start.lstrip().startswith(("{", "["))):
         return _read_json(text, path)
-    return read_table(text, path)
+    file = read_table(text, path)
+    if is_western:
+        file.remarks.insert(0, (1, "is no UTF-8, and is read as Windows-1252 (all of the file)"))
+    return file
+
+
+def _is_western(data: bytes, languages: tuple[str, str]) -> bool:
+    """Return whether bytes that are no UTF-8 are a text of two languages in Windows-1252."""
+    alphabets = [_LETTERS.get(primary_language(code)) for code in languages]
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", "replace").casefold()
+        return None not in alphabets and set(filter(_is_foreign, text)) <= set("".join(filter(None, alphabets)))
+    return False
+
+
+def _is_foreign(character: str) -> bool:
+    return not character.isascii() and character not in _SIGNS
 
 
 # TBX and TMX
@@ -64,26 +95,36 @@ def parse_entries(data: bytes, path: str) -> EntryFile:
 
 def _read_xml(data: bytes, path: str) -> EntryFile:
     """Return the entries of a term base or a translation memory. Nothing outside of the file is read."""
-    tags = ("{*}termEntry", "{*}conceptEntry", "{*}tu")
-    options = {"tag": tags, "resolve_entities": False, "no_network": True, "load_dtd": False}
-    events = etree.iterparse(io.BytesIO(data), **options)
     file = EntryFile(path, "TBX")
+    for root, element in iterate_xml(data, path, ("martif", "tbx", "tmx"), ("termEntry", "conceptEntry", "tu")):
+        file.format = "TMX" if root == "tmx" else "TBX"
+        read: Callable[[Any], Entry] = _read_unit if name_element(element) == "tu" else _read_term_entry
+        file.entries.append(read(element))
+    return file
+
+
+def iterate_xml(
+    data: bytes, path: str, roots: Sequence[str], tags: Sequence[str]
+) -> Iterator[tuple[str, etree._Element]]:
+    """Yield the elements with these tags, each with the name of the root. Nothing outside of the file is read.
+
+    roots: normalized names, of which the root must have one. Raises DocmtError for others, and for broken XML.
+    """
+    options = {"tag": [f"{{*}}{tag}" for tag in tags], "resolve_entities": False, "no_network": True, "load_dtd": False}
+    events, root = etree.iterparse(io.BytesIO(data), **options), ""
     try:
-        for number, (_, element) in enumerate(events):
-            if not number:
+        for _, element in events:
+            if not root:
                 _refuse_entities(element, path)
-            read: Callable[[Any], Entry] = _read_unit if _name(element) == "tu" else _read_term_entry
-            file.entries.append(read(element))
+                root = name_element(element.getroottree().getroot())
+            yield root, element
             element.clear()
             while element.getprevious() is not None:  # what was read would stay in memory
                 del element.getparent()[0]
     except (etree.XMLSyntaxError, ValueError) as error:
         raise DocmtError(f"{path} is broken XML ({error}): export it again") from error
-    root = _name(events.root)
-    if root not in ("martif", "tbx", "tmx"):
+    if (root := name_element(events.root)) not in roots:
         raise DocmtError(f"{path} is XML, but neither TBX nor TMX: its root is <{root}>")
-    file.format = "TMX" if root == "tmx" else "TBX"
-    return file
 
 
 def _refuse_entities(element: etree._Element, path: str) -> None:
@@ -99,19 +140,20 @@ def _normalize(name: str) -> str:
     return _NO_LETTER.sub("", name.rpartition("}")[2].lower())
 
 
-def _name(element: etree._Element) -> str:
+def name_element(element: etree._Element) -> str:
     """Return the normalized name of an element; empty for a comment."""
     return _normalize(element.tag) if isinstance(element.tag, str) else ""
 
 
-def _language(element: etree._Element) -> str:
+def find_language_of(element: etree._Element) -> str:
+    """Return the code in the attribute xml:lang or lang of an element."""
     return (element.get(_LANGUAGE) or element.get("lang") or "").strip()
 
 
 def _read_unit(unit: etree._Element) -> Entry:
     """Return the entry of a translation unit of TMX."""
     words = [
-        EntryWord("".join(segment_texts(segment)), _language(variant))
+        EntryWord("".join(segment_texts(segment)), find_language_of(variant))
         for variant in unit.iterfind("{*}tuv")
         for segment in variant.iterfind("{*}seg")
     ]
@@ -125,7 +167,7 @@ def _read_term_entry(concept: etree._Element) -> Entry:
     keep, case, notes = _says(data, _KEEP), _says(data, _CASE), data["note"]
     ranked: list[tuple[bool, EntryWord]] = []
     for section in concept:
-        if _name(section) not in ("langset", "langsec"):
+        if name_element(section) not in ("langset", "langsec"):
             continue
         keep_section = _says(_read_data(_list_data(section)), _KEEP)
         for group in section:
@@ -134,7 +176,7 @@ def _read_term_entry(concept: etree._Element) -> Entry:
                 continue
             status = " ".join(value for name in data.keys() & _STATUSES for value in data[name])
             keep_term = keep_section or _says(data, _KEEP)
-            word = EntryWord(data["term"][0], _language(section), is_forbidden_status(status), keep_term)
+            word = EntryWord(data["term"][0], find_language_of(section), is_forbidden_status(status), keep_term)
             ranked.append((not _PREFERRED.search(status.lower()), word))
             case |= _says(data, _CASE)
             notes += data["note"]
@@ -146,7 +188,7 @@ def _list_data(element: etree._Element) -> Iterator[etree._Element]:
     """Yield the data categories of a concept or a language, not those of what is in it."""
     for child in element:
         yield child
-        if _name(child) in ("descripgrp", "admingrp"):
+        if name_element(child) in ("descripgrp", "admingrp"):
             yield from child
 
 
@@ -157,7 +199,7 @@ def _read_data(elements: Iterable[etree._Element]) -> Mapping[str, list[str]]:
     """
     data = defaultdict[str, list[str]](list)
     for element in elements:
-        name = _name(element)
+        name = name_element(element)
         if name in _GENERAL:
             name = _normalize(element.get("type") or "")
         if name in _CATEGORIES:

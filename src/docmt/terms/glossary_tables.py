@@ -20,15 +20,18 @@ ALTERNATIVES = "|"
 COLUMNS = ("source", "target", "source_lang", "target_lang", "forbidden", "keep", "case", "note")
 """Names of the columns that docmt writes."""
 _NAMES = {
-    "source": "source src sl from sourceterm sourcetext original term",
-    "target": "target tgt tl dst to targetterm targettext translation translations targets",
+    "source": "source src sl from sourceterm sourcetext original term "
+    "begriff quelle terme término termine termo origen",
+    "target": "target tgt tl dst to targetterm targettext translation translations targets übersetzung ziel traduction "
+    "traducción traduzione tradução vertaling",
     "source_lang": "sourcelang sourcelanguage srclang srclanguage srclng sourcelng",
     "target_lang": "targetlang targetlanguage tgtlang tgtlanguage tgtlng targetlng dstlang dstlng",
     "forbidden": "forbidden forbiddentranslation forbiddentranslations forbiddentargets forbiddenterm",
     "status": "status administrativestatus usage usagestatus",
     "keep": "keep donottranslate dnt untranslatable nontranslatable",
     "case": "case casesensitive matchcase casesensitivity",
-    "note": "note notes comment comments description definition context example explanation",
+    "note": "note notes comment comments description definition context example explanation "
+    "bemerkung kommentar commentaire nota comentario",
     "ignored": "relevance id termid entryid conceptid subject domain partofspeech pos author creator created date",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
@@ -118,6 +121,8 @@ def read_table(text: str, path: str) -> EntryFile:
     rows = rows[above:]
     roles = _read_header(rows[0][1])
     if roles is None:
+        if any(_find_role(cell) or (len(cell) > 3 and find_language(cell)) for cell in rows[0][1][:2]):
+            file.remarks.append((rows[0][0], "looks like names of columns, but is read as a term"))
         roles = _guess_roles([cells for _, cells in rows], wide=separator == "\t")
     else:
         line, head = rows.pop(0)
@@ -201,12 +206,17 @@ def _parse(text: str, separator: str, quoting: Literal[0, 3], path: str) -> Iter
         raise DocmtError(f"{path}, line {line}: {reason}") from error
 
 
+def _find_role(cell: str) -> str:
+    """Return the role of a column by its name; empty if that is not known."""
+    return _ROLES.get(re.sub(r"[\W_]+", "", cell.casefold()), "")
+
+
 def _read_header(cells: Sequence[str]) -> list[str] | None:
     """Return the roles of columns: names of columns, languages after a colon, empty ones for those unknown.
 
     None if the cells are no header.
     """
-    roles = [_ROLES.get(re.sub(r"[\W_]+", "", cell.casefold()), "") for cell in cells]
+    roles = list(map(_find_role, cells))
     if "source" not in roles or "target" not in roles:
         roles = [
             role or (f":{code}" if (code := find_language(cell)) else "")

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from docmt.documents.words import Span, find_words, normalize_characters
-from docmt.terms.glossary import Glossary, Term, Terms, make_glossary
+from docmt.terms.glossary import Glossary, Term, Terms, make_glossary, paused_collection
 from docmt.terms.word_forms import WordForms, load_word_forms
 
 TermMode = Literal["prefer", "require"]
 """prefer: a term is met where the model's own probability falls little; require: wherever it can be met."""
 _LONGEST_ACRONYM = 4
 """Letters of a term in capitals that is searched in capitals only."""
+_MOST_TOGETHER, _DEEPEST = 16, 32
+"""Terms that are not divided by their next word, and words by which they are."""
 _MOST_FORMS = 6
 """Forms of a target that a search tries."""
 
@@ -62,6 +65,39 @@ class _Phrase:
 
 
 @dataclass
+class _Node:
+    """Terms that begin with the same words, and what those of many are divided into by the next word."""
+
+    terms: Sequence[tuple[_Phrase, Term]]
+    by_key: Mapping[str, Sequence[_Node]] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, terms: Sequence[tuple[_Phrase, Term]], forms: WordForms, depth: int = 0) -> _Node:
+        """Return the node of terms; depth: number of words that they share."""
+        if len(terms) <= _MOST_TOGETHER or depth == _DEEPEST:
+            return cls(terms)
+        groups = defaultdict[str, list[tuple[_Phrase, Term]]](list)
+        for phrase, term in terms:
+            groups["".join(phrase.words[depth : depth + 1])].append((phrase, term))
+        by_key, whole = defaultdict[str, list[_Node]](list), groups.pop("", [])
+        for word, others in groups.items():
+            node = cls.make(others, forms, depth + 1)
+            for key in forms.keys(word):
+                by_key[key].append(node)
+        return cls(whole, dict(by_key))
+
+    def find(self, all_keys: Sequence[set[str]]) -> list[tuple[_Phrase, Term]]:
+        """Return the terms that words with these keys may begin with."""
+        nodes, found = [self], list[tuple[_Phrase, Term]]()
+        for keys in [*all_keys, set[str]()]:
+            found += (each for node in nodes for each in node.terms)
+            next_nodes = {id(each): each for node in nodes for key in sorted(keys) for each in node.by_key.get(key, ())}
+            if not (nodes := list(next_nodes.values())):
+                break
+        return found
+
+
+@dataclass
 class TermMatcher:
     """Finds the terms of a glossary in sentences."""
 
@@ -73,37 +109,35 @@ class TermMatcher:
     target: WordForms = field(init=False)
 
     def __post_init__(self) -> None:
-        """Index the terms by the keys of their first two words."""
+        """Index the terms by the keys of their words."""
         self.source, self.target = map(load_word_forms, self.glossary.languages)
-        self._by_beginning: dict[tuple[str, ...], list[tuple[_Phrase, Term]]] = defaultdict(list)
-        for term in self.glossary.terms:
-            phrase = _Phrase.split(normalize_characters(term.source))
-            for keys in product(*map(self.source.keys, phrase.words[:2])):
-                self._by_beginning[keys].append((phrase, term))
+        with paused_collection():
+            phrases = [(_Phrase.split(normalize_characters(term.source)), term) for term in self.glossary.terms]
+            self._index = _Node.make(phrases, self.source)
 
     def _list_matchers(self) -> list[TermMatcher]:
         return [self, *(self.base._list_matchers() if self.base else ())]
 
     def find(self, sentence: str) -> list[Occurrence]:
-        """Return the terms of a source sentence in order. Of those that overlap, the longest counts, then the first."""
+        """Return the terms of a source sentence in order.
+
+        Of those that overlap, the longest counts, then the first, then the one in this form.
+        """
         spans, words = _read_words(sentence)
         all_keys = list(map(self.source.keys, words))
-        found: list[tuple[int, int, Term]] = []  # words, number of the first word
+        found: list[tuple[tuple[int, int, int, bool], Term]] = []  # of each: how good it is, the least first
         for number in range(len(words)):
-            candidates = {
-                id(term): (phrase, term)
-                for matcher in self._list_matchers()
-                for size in (1, 2)
-                for keys in product(*all_keys[number : number + size])
-                for phrase, term in matcher._by_beginning.get(keys, ())
-            }
-            for phrase, term in candidates.values():
-                size = len(phrase.words)
-                if number + size <= len(words) and self._is_term(words[number : number + size], phrase, term):
-                    found.append((size, number, term))
+            keys = all_keys[number : number + _DEEPEST]
+            for order, matcher in enumerate(self._list_matchers()):
+                for phrase, term in matcher._index.find(keys):
+                    part = words[number : number + len(phrase.words)]
+                    if len(part) == len(phrase.words) and self._is_term(part, phrase, term):
+                        rank = -len(part), number, order, tuple(part) != phrase.words
+                        found.append((rank, term))
         taken: set[int] = set()
         occurrences = []
-        for size, number, term in sorted(found, key=lambda each: (-each[0], each[1])):
+        for (negative_size, number, *_), term in sorted(found, key=itemgetter(0)):
+            size = -negative_size
             numbers = range(number, number + size)
             if taken.isdisjoint(numbers):
                 taken.update(numbers)

@@ -92,8 +92,8 @@ class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
 def parser() -> Parser[BulkOptions]:
     """Return the parser of the command."""
     common = (
-        "output text_column id_column swap samples shard_tokens shard plan_only search.beam search.n_best "
-        "search.sampling terms terms_mode batch_tokens device precision"
+        "output text_column id_column swap samples shard_tokens shard plan_only search.beam "
+        "search.sampling terms terms_mode memory device precision"
     )
     return Parser("bulk", BulkOptions, __doc__, common=common)
 

@@ -121,7 +121,7 @@ def _check_files(options: TermsOptions) -> int:
 def _check_file(path: str, wanted: tuple[str, str]) -> _FileReport:
     report = _FileReport(path)
     try:
-        file = read_entries(path)
+        file = read_entries(path, wanted)
     except DocmtError as error:
         report.errors.append(str(error))
         return report

@@ -60,6 +60,8 @@ class InspectOptions(ModelOptions):
     """beam search"""
 
     option_rules = (
+        Excludes("curves", "model", "and {} are both set: inspect trainings or a model"),
+        Needs("figure", "curves", "draws learning curves: name run directories with {}, or leave it out"),
         Needs("device", "source", "has no effect without {}, because nothing is computed: leave it out"),
         Needs("precision", "source", "has no effect without {}, because nothing is computed: leave it out"),
         Needs("search", "source", "has no effect without {}: leave it out"),
@@ -99,12 +101,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _check(options: InspectOptions) -> None:
     """Raise DocmtError for incompatible options and for outputs that cannot be written."""
-    if options.curves and options.model:
-        raise DocmtError("--curves and MODEL are both set: inspect trainings or a model")
     if not options.curves and not options.model:
         raise DocmtError("MODEL is missing; name a model directory, or run directories with --curves")
-    if options.figure and not options.curves:
-        raise DocmtError("--figure draws learning curves: name run directories with --curves, or leave it out")
     outputs = options.numbers_files()
     if options.figure:
         figure_format(options.figure)

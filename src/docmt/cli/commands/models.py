@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
-from docmt.core.settings import field_range, format_flag, option, ranged, read_package_yaml
+from docmt.core.settings import Excludes, field_range, format_flag, option, ranged, read_package_yaml
 from docmt.model.systems import Context
 from docmt.model.transformer_config import TransformerConfig
 
@@ -375,6 +375,8 @@ class AverageOptions:
     quantization: Literal["float32", "float16", "int8"] | None = option(None, metavar="TYPE")
     """type of the stored weights: float32 (default), float16 or int8; also of a single model"""
 
+    option_rules = (Excludes("last", "best", "and {} are both set: choose one of them"),)
+
 
 def average_parser() -> Parser[AverageOptions]:
     """Return the parser of docmt average."""
@@ -384,8 +386,6 @@ def average_parser() -> Parser[AverageOptions]:
 def run_average(arguments: Sequence[str]) -> int:
     """Average several models and write the result as a model."""
     options = average_parser().parse(arguments)
-    if options.last and options.best:
-        raise DocmtError("--last and --best are both set: choose one of them")
     # imported here because torch loads slowly
     from docmt.checkpoint.averaging import average_models
     from docmt.training.run_directory import select_snapshots

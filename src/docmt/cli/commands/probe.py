@@ -34,11 +34,11 @@ from docmt.cli.model_arguments import (
     load_translator,
     short_names,
 )
-from docmt.cli.options import Parser, changed
+from docmt.cli.options import Parser
 from docmt.cli.output import Report, print_table, write_results
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.progress import progress_prefix
-from docmt.core.settings import format_flag, option
+from docmt.core.settings import Excludes, Needs, option
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
@@ -95,16 +95,15 @@ class ProbeOptions(ModelOptions):
     search: SearchConfig = option(SearchConfig(), skip=SEARCH_DETAILS)
     """beam search"""
 
-
-NEEDS = (
-    ("context_ablation", "suite"),
-    ("markdown", "suite"),
-    ("contrastive", "suite"),
-    ("reference", "source"),
-    ("cxmi", "source"),
-    ("translate", "context_ablation"),
-)
-"""Options, or groups of them, that have no effect without another option."""
+    option_rules = (
+        Needs("context_ablation", "suite"),
+        Needs("markdown", "suite"),
+        Needs("contrastive", "suite"),
+        Needs("reference", "source"),
+        Needs("cxmi", "source"),
+        Needs("translate", "context_ablation"),
+        Excludes("markdown", "context_ablation", "does not go with {}, which has several tables: use --json"),
+    )
 
 
 def parser() -> Parser[ProbeOptions]:
@@ -179,12 +178,6 @@ def _read(options: ProbeOptions) -> ProbeRun:
     """Check the options and read the inputs. Raises DocmtError for invalid inputs, outputs or combinations."""
     if not (options.suite or options.source):
         raise DocmtError("nothing to measure: name test sets (--suite), or a corpus (--source and --reference)")
-    for name, needed in NEEDS:
-        if not getattr(options, needed) and (unused := changed(options, name)):
-            flag = format_flag(unused[0])
-            raise DocmtError(f"{flag} has no effect without {format_flag(needed)}: add it, or leave {flag} out")
-    if options.markdown and options.context_ablation:
-        raise DocmtError("--markdown does not go with --context-ablation, which has several tables: use --json")
     check_unique(options.models, "the list of models")
     check_unique(options.suite, "--suite")
     inputs = [*options.suite, options.source, options.reference]

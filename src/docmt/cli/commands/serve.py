@@ -85,7 +85,7 @@ class ServeOptions(ProtectOptions, TermOptions):
     list_keys: bool = False
     """list ids, dates, last uses, limits and names of the keys, and exit"""
     revoke_key: str = option("", metavar="ID")
-    """delete a key, and exit"""
+    """delete a key and its glossaries, and exit"""
     list_jobs: bool = False
     """list documents (id, name, state, progress, key, age), also of a server that runs, and exit"""
     cancel_job: str = option("", metavar="ID")
@@ -129,6 +129,7 @@ def default_data() -> Path:
 
 def _manage_keys(options: ServeOptions, data: Path) -> int:
     from docmt.serve.access_keys import AccessKeys, KeyLimits
+    from docmt.serve.glossary_store import GlossaryStore
 
     _check_service(options, data)
     keys = AccessKeys(data)
@@ -139,6 +140,7 @@ def _manage_keys(options: ServeOptions, data: Path) -> int:
         print(secret)
     if options.revoke_key:
         keys.revoke(options.revoke_key)
+        GlossaryStore(data).delete_all(options.revoke_key)
     if options.list_keys:
         for key in keys.list_keys():
             dates = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}" if at else "never" for at in (key.created, key.used))
@@ -220,6 +222,7 @@ def make_engine(options: ServeOptions) -> Engine:
         precision=options.precision,
         terms=options.terms,
         terms_mode=options.terms_mode,
+        memory=options.memory,
         protect=options.read_patterns(),
     )
 

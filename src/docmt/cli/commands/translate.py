@@ -104,9 +104,11 @@ class TranslateOptions(SearchOptions, TermOptions):
     report: str = option("", metavar="FILE")
     """list what was not translated in files with markup"""
     terms_report: str = option("", metavar="FILE")
-    """list each occurrence of a term with its place, what stands for it, and how probable that is (tab-separated)"""
+    """list each occurrence of a term, tab-separated"""
+    reuse: list[str] = option([], metavar="FILE")
+    """the same with an earlier version and its translation"""
     resume: bool = False
-    """continue an interrupted translation with the same input, model and options"""
+    """continue what was interrupted, with the same options"""
     input: InputConfig = InputConfig()
     """reading of the input files"""
     search: SearchConfig = SearchConfig()
@@ -119,8 +121,8 @@ def parser() -> Parser[TranslateOptions]:
         "translate",
         TranslateOptions,
         __doc__,
-        common="output format fields protect terms terms_mode terms_report bilingual report resume search.beam "
-        "input.layout input.join_lines device",
+        common="output format fields protect terms terms_mode terms_report memory reuse bilingual report "
+        "resume search.beam input.layout input.join_lines device",
     )
 
 
@@ -163,6 +165,8 @@ def run(arguments: Sequence[str]) -> int:
     _log_partial(writers)
     if options.terms:
         report.log_terms(options.terms_report)
+    if options.memory or options.reuse:
+        report.log_memory()
     return status
 
 
@@ -257,7 +261,7 @@ def _outputs(options: TranslateOptions) -> dict[str, str]:
     for one, other in pairwise(sorted(pairs.values())):
         if one == other:
             raise DocmtError(f"two files would both be written to {one}: translate them in two calls")
-    inputs = [*files, *options.terms, options.protect]
+    inputs = [*files, *options.terms, *options.memory, *options.reuse, options.protect]
     check_outputs(*pairs.values(), options.bilingual, options.report, options.terms_report, inputs=inputs)
     return pairs
 

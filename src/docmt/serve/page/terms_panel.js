@@ -11,6 +11,7 @@ const STATES = {
   refused: (number) => t("{number} refused", { number }),
   lost: (number) => t("{number} not met", { number }),
   forbidden: (number) => t("{number} forbidden", { number }),
+  protected: (number) => t("{number} in text that stays", { number }),
 };
 
 const isUnmet = ({ status }) => ["refused", "lost", "forbidden"].includes(status);

@@ -1,0 +1,348 @@
+"""Translation memories: sentences that were translated before, and what is reused of them in a document."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from docmt.core.errors import DocmtError
+from docmt.core.files import json_checksum
+from docmt.core.plain_text import decode_utf8, read_bytes
+from docmt.documents import Document, read_input
+from docmt.documents.input_formats import FORMATS, find_format, has_jsonl_name
+from docmt.documents.words import find_words, has_words, normalize_characters
+from docmt.formats.language_codes import format_language_tag, language_distance
+from docmt.formats.marked_text import fill, mark_pair, show
+from docmt.formats.projection import Link
+from docmt.formats.unit_documents import find_sentences
+from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitPair, read_units
+from docmt.terms.glossary_files import find_language_of, iterate_xml, name_element
+
+MAX_BYTES = 2**30
+MatchKind = Literal["", "exact", "context", "conflict"]
+"""exact: the sentence is in the memory; context: so is the one before it; conflict: with several translations, of which
+none is better."""
+QUALITY: Mapping[str, int] = {"exact": 100, "context": 101}
+"""Match quality of what is reused."""
+_UNUSABLE = re.compile(
+    r"new|initial|needs-(?:translation|l10n|adaptation|review-l10n|review-adaptation)|[\w-]*(?:fuzzy|rejected)[\w-]*"
+)
+"""States, or origins, of translations that are missing, or of another source."""
+_MACHINE = re.compile(r"(?i)(?:.*[^a-z])?(?:mt|ai|machine)(?:[^a-z].*)?|needs-review-translation")
+_REVIEWED = re.compile(r"(?i)\w*confirmed\w*|\w*approved\w*|reviewed|final|signed-off|proofread|person|yes|true")
+_STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
+"""Types of properties of TMX that tell where a translation comes from."""
+_XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
+_BREAKS = re.compile(r"\n"), re.compile(r"\n\s*\n")
+"""What separates paragraphs of text, without and with joined lines."""
+_SINGLE = ("ph", "it", "ut", "x")
+_SOME = 20
+"""Languages that a message lists."""
+_log = logging.getLogger(__name__)
+
+
+class MemoryMatch(NamedTuple):
+    """What a memory has for a sentence."""
+
+    kind: MatchKind
+    target: str = ""
+    links: Sequence[Link] | None = None
+    """of a sentence with codes: links that put them where the memory has them"""
+
+
+class _Entry(NamedTuple):
+    target: str
+    """with marks, see `mark_pair`"""
+    previous: str | None
+    """key of the sentence before; None: unknown"""
+    rank: int
+    """2: people have reviewed it; 1; 0: of a machine"""
+    date: str
+
+
+_Part = tuple[Unit, int, int]
+"""A unit, and the first character and the one after the last of a sentence in it."""
+
+
+class _Segment(NamedTuple):
+    """A sentence of a file with its translation."""
+
+    source: _Part
+    target: _Part
+    rank: int | None = 1
+    """None: it cannot be used"""
+    date: str = ""
+
+
+def make_key(text: str) -> str:
+    """Return what is compared of a sentence: what a model reads, with one kind of apostrophe and single spaces."""
+    return " ".join(normalize_characters(text).replace("’", "'").split())
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Sentences and their translations, in a pair of languages."""
+
+    languages: tuple[str, str] = ("", "")
+    entries: Mapping[str, Sequence[_Entry]] = field(default_factory=dict, repr=False)
+    """by the key of the source"""
+
+    def __len__(self) -> int:
+        """Return the number of different sources."""
+        return len(self.entries)
+
+    @classmethod
+    def read(cls, *paths: Path | str, languages: tuple[str, str]) -> Memory:
+        """Return the sentences of TMX and XLIFF files.
+
+        languages: codes of the source and the target; an empty one is any. Raises DocmtError for a file that cannot be
+        read, or has no translation in these languages.
+        """
+        memory = cls(languages, {})
+        for path in map(str, paths):
+            data = read_bytes(path, MAX_BYTES)
+            format = find_format(path, data)
+            is_xliff = format is not None and format.name == "xliff"
+            found = _read_xliff(data, path) if is_xliff else _read_tmx(data, path)
+            others, size = Counter[str](), len(memory)
+            segments = list(_choose_languages(found, languages, others))
+            memory = memory._add(segments)
+            if len(memory) == size and not any(each.rank is not None for each in segments):
+                pair = " to ".join(format_language_tag(code) if code else "any language" for code in languages)
+                names = ", ".join(islice(sorted(others), _SOME))
+                found_there = f"its translations are in {names}" if names else "it has no translations"
+                raise DocmtError(f"{path} has nothing to reuse from {pair}: {found_there}")
+        return memory
+
+    @classmethod
+    def from_pairs(cls, pairs: Iterable[tuple[str, str]], languages: tuple[str, str] = ("", "")) -> Memory:
+        """Return a memory of sentences and their translations, in the order of their text."""
+        parts = (((Unit(source), 0, len(source)), (Unit(target), 0, len(target))) for source, target in pairs)
+        return cls(languages, {})._add(_Segment(source, target) for source, target in parts)
+
+    @classmethod
+    def from_versions(
+        cls,
+        old: Path | str,
+        translation: Path | str,
+        languages: tuple[str, str],
+        *,
+        fields: Sequence[str] = (),
+        protect: Sequence[str] = (),
+        join_lines: bool = False,
+    ) -> Memory:
+        """Return the sentences of an earlier version of a file, and of its translation.
+
+        fields, protect: see `docmt.formats.units.ReadConfig`. join_lines: see `Document.from_text`. Raises DocmtError
+        for files that cannot be read, or whose paragraphs do not belong together.
+        """
+        config, paths = ReadConfig(tuple(fields), protect=tuple(protect)), (str(old), str(translation))
+        codes = [code or "en" for code in languages]
+        (sources, _), (targets, pairs) = (
+            _read_version(*pair, config, join_lines) for pair in zip(paths, codes, strict=True)
+        )
+        if pairs is not None:  # both sides are in the translation
+            sources = [_cut(each.source, codes[0], config.protect) for each in pairs]
+            targets = [_cut(each.target, codes[1], config.protect) for each in pairs]
+        paired = [_pair(*each) for each in zip(sources, targets, strict=False)]
+        uneven = sum(segments[0].rank is None for segments in paired if segments)
+        problem = "they are equal" * (sources == targets)
+        if len(sources) != len(targets):
+            problem = f"there are {len(sources)} and {len(targets)} paragraphs"
+        elif 2 * uneven > len(sources):
+            problem = f"{uneven} of {len(sources)} paragraphs have other numbers of sentences"
+        if problem:
+            raise DocmtError(f"{old} and {translation} do not pair: {problem}. Give a file and its translation.")
+        if uneven:
+            _log.warning(
+                f"{translation}: not used: {uneven} of {len(sources)} paragraphs, with other numbers of sentences"
+            )
+        segments = [segment for segments in paired for segment in segments]
+        return cls(languages, {})._add(segments, previous="")
+
+    def join(self, other: Memory) -> Memory:
+        """Return a memory with the sentences of both."""
+        keys = dict.fromkeys([*self.entries, *other.entries])
+        return Memory(self.languages, {key: [*self.entries.get(key, ()), *other.entries.get(key, ())] for key in keys})
+
+    def _add(self, segments: Iterable[_Segment], previous: str | None = None) -> Memory:
+        """Return the memory with more sentences. previous: key of what is before the first one."""
+        entries = defaultdict[str, list[_Entry]](list)
+        for source, target, rank, date in segments:
+            marked = None if rank is None else mark_pair(source, target)
+            key = make_key(source[0].text[source[1] : source[2]] if marked is None else marked[0])
+            if marked is not None and key and marked[1].strip():
+                entries[key].append(_Entry(" ".join(marked[1].split()), previous, rank or 0, date))
+            previous = key
+        return self.join(Memory(entries=entries)) if self.entries else Memory(self.languages, dict(entries))
+
+    def checksum(self) -> str:
+        """Return a checksum of the languages and sentences."""
+        return json_checksum([self.languages, self.entries])
+
+    def match(self, document: Document) -> dict[int, MemoryMatch]:
+        """Return what the memory has for sentences of a document, by their numbers from 0.
+
+        Of several translations, those after the same sentence come first, then those that people have reviewed, then
+        all that are not of a machine, then the newest. If there are still several, none is used. Nor is anything for
+        a single word after another sentence.
+        """
+        marked = document.marked or document.sentences
+        keys = ["", *(make_key(show(each)) for each in marked)]
+        matches = {}
+        for number, (previous, key) in enumerate(pairwise(keys)):
+            if not (entries := self.entries.get(key)):
+                continue
+            in_context = [each for each in entries if each.previous == previous]
+            best = max((each.rank, each.date) for each in in_context or entries)
+            targets = {each.target for each in in_context or entries if (each.rank, each.date) == best}
+            if not in_context and sum(has_words(key[slice(*span)]) for span in find_words(key)) < 2:
+                continue
+            if len(targets) > 1:
+                matches[number] = MemoryMatch("conflict")
+            elif filled := fill(marked[number], targets.pop()):
+                matches[number] = MemoryMatch("context" if in_context else "exact", *filled)
+        return matches
+
+
+def _read_version(
+    path: str, language: str, config: ReadConfig, join_lines: bool
+) -> tuple[list[list[_Part]], list[UnitPair] | None]:
+    """Return the sentences of each paragraph of a file, and the pairs if its format holds both sides.
+
+    language: of the rules for sentences.
+    """
+    data = read_bytes(path)
+    if format := find_format(path, data):
+        file = read_units(format, data, path, config)
+        return [_cut(unit, language, config.protect) for unit in file.units], file.list_pairs()
+    if has_jsonl_name(path):
+        raise DocmtError(f"{path} is JSONL: give a document and its translation, or a memory as TMX or XLIFF")
+    text = decode_utf8(data, path)
+    document = read_input(
+        path, layout="text", language=language, join_lines=join_lines, text=text, protect=config.protect
+    ).documents[0]
+    texts, spans = list[str](), list[list[tuple[int, int]]]()
+    for gap, sentence in zip(document.gaps, document.sentences, strict=False):
+        if not texts or _BREAKS[join_lines].search(gap):
+            texts.append("")
+            spans.append([])
+        start = len(texts[-1]) + len(gap)
+        texts[-1] += gap + sentence
+        spans[-1].append((start, start + len(sentence)))
+    return [[(Unit(text), *span) for span in each] for text, each in zip(texts, spans, strict=True)], None
+
+
+def _pair(sources: Sequence[_Part], targets: Sequence[_Part]) -> list[_Segment]:
+    """Return the sentences of a paragraph with their translations; unusable ones where their numbers differ.
+
+    A single sentence may have a translation of several.
+    """
+    if len(sources) == 1 and targets:
+        (unit, start, _), (_, _, end) = targets[0], targets[-1]
+        targets = [(unit, start, end)]
+    if len(sources) != len(targets):
+        return [_Segment(each, each, None) for each in sources]
+    return [_Segment(*pair) for pair in zip(sources, targets, strict=True)]
+
+
+def _cut(unit: Unit, language: str, protect: Sequence[str]) -> list[_Part]:
+    return [(unit, *span) for span in find_sentences(unit, language, protect)]
+
+
+class _Variants(NamedTuple):
+    """A segment of a file in several languages."""
+
+    texts: Sequence[tuple[str, Unit]]
+    """with their languages; the source first, if the file says what it is"""
+    rank: int | None
+    date: str = ""
+
+
+def _choose_languages(
+    segments: Iterable[_Variants], languages: tuple[str, str], found: Counter[str]
+) -> Iterator[_Segment]:
+    """Yield the segments that have both languages, by how well their codes fit. found: counts the languages of all."""
+    for variants, rank, date in segments:
+        found.update([code for code, _ in variants])
+        rest, chosen = list(variants), list[_Part]()
+        for wanted in languages:
+            distances = [language_distance(code, wanted) for code, _ in rest]
+            if fitting := [distance for distance in distances if distance is not None]:
+                _, unit = rest.pop(distances.index(min(fitting)))
+                chosen.append((unit, 0, len(unit.text)))
+        if len(chosen) == len(languages):
+            yield _Segment(chosen[0], chosen[1], rank, date)
+
+
+@lru_cache(1024)
+def _rank(states: frozenset[str]) -> int | None:
+    """Return the rank of a translation with these states and origins, None if it is not to be used."""
+    if any(map(_UNUSABLE.fullmatch, states)):
+        return None
+    return 2 if any(map(_REVIEWED.fullmatch, states)) else int(not any(map(_MACHINE.fullmatch, states)))
+
+
+def _read_xliff(data: bytes, path: str) -> Iterator[_Variants]:
+    """Yield the segments of an XLIFF file that have a translation."""
+    for each in read_units(FORMATS["xliff"], data, path).list_pairs() or ():
+        states = frozenset(each.states[name] for name in _XLIFF_STATES if name in each.states)
+        yield _Variants(list(zip(each.languages, (each.source, each.target), strict=True)), _rank(states))
+
+
+def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:
+    """Yield the segments of a TMX file."""
+    if b"tmx" not in data[:4096].replace(b"\0", b"").lower():
+        raise DocmtError(f"{path} is neither TMX nor XLIFF: export the memory as one of them")
+    source = ""
+    for number, (_, unit) in enumerate(iterate_xml(data, path, ("tmx",), ("tu",))):
+        if not number:
+            header = unit.getroottree().getroot().find("{*}header")
+            source = "" if header is None else header.get("srclang", "")
+        variants = [
+            (code, each, segment)
+            for each in unit.iterfind("{*}tuv")
+            for segment in each.iterfind("{*}seg")
+            if (code := find_language_of(each))
+        ]
+        texts = [(code, _read_segment(segment)) for code, _, segment in variants]
+        elements = [unit, *(each for _, each, _ in variants)]
+        dates = [each.get(name) for name in ("changedate", "creationdate") for each in elements]
+        states = [each.text or "" for each in unit.iter("{*}prop") if _STATES.fullmatch(each.get("type") or "")]
+        states += [each.get(name) or "" for name in ("creationid", "changeid") for each in elements]
+        texts.sort(key=lambda each: language_distance(each[0], source) is None)
+        yield _Variants(texts, _rank(frozenset(states)), max(filter(None, dates), default=""))
+
+
+def _read_segment(segment: Any) -> Unit:
+    """Return the text and codes of a segment of TMX."""
+    if not len(segment):
+        return Unit(segment.text or "")
+    builder = UnitBuilder()
+    _add_content(segment, builder)
+    return builder.finish()
+
+
+def _add_content(element: Any, builder: UnitBuilder) -> None:
+    """Add the text and the codes of an element, to the end of it."""
+    builder.add_text(element.text or "")
+    for child in element:
+        name, id = name_element(child), child.get("i") or child.get("x") or ""
+        if name == "bpt":
+            builder.open(id, id)
+        elif name == "ept":
+            builder.close(id, id)
+        elif name in _SINGLE:
+            builder.add_alone(id, "".join(child.itertext()))
+        elif name:  # text that is marked
+            builder.open(name, name)
+            _add_content(child, builder)
+            builder.close(name, name)
+        builder.add_text(child.tail or "")
