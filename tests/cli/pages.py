@@ -65,6 +65,10 @@ def make_folder(folder, corpus, store, run):
     document = docx.Document()
     document.add_paragraph("Anna bought a ").add_run("lamp").bold = True
     document.save(folder / "report.docx")
+    document.add_paragraph("It is quite cheap.")
+    document.save(folder / "report-v2.docx")
+    sides = (f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code, text in (("en", "It is."), ("fr", "Oui.")))
+    (folder / "archive.tmx").write_text(f"<tmx><header/><body><tu>{''.join(sides)}</tu></body></tmx>")
     (folder / "page.html").write_text("<p>It is <b>cheap</b>.</p>\n")
     (folder / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nIt is old.\n")
     (folder / "menu.json").write_text('{"items": [{"title": "It is new."}]}\n')

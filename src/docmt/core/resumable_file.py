@@ -35,7 +35,7 @@ from docmt.core.plain_text import find_suffix, open_compressing
 
 Note = dict[str, Any]
 """State of the writer after a part of the text."""
-_VERSION = 3
+_VERSION = 4
 _MAGIC = b'{"docmt": "partial", '
 _CHECKSUM = re.compile(rb', "crc32": "([0-9a-f]{8})"\}$')
 

@@ -54,12 +54,18 @@ def complete_translations(
         with_numbers, lost = _search_numbers(translator, counted, translate)
         changed, missing = changed | with_numbers, {**missing, **lost}
     if translator.terms is not None:
-        search = TermSearch(translator, align, search_openings)
+        search = TermSearch(translator, translator.terms, align, search_openings)
         translations, with_terms = search.run(sources, translations, changed | given, given)
         changed |= with_terms
         with_terms = {key: pieces for key, pieces in with_terms.items() if key not in given}
         missing |= count_missing(find_doubtful(sources, with_terms), align)
     changed = given | changed
+    if translator.consistent:
+        from docmt.decoding.consistency import make_consistent  # imported here: it reads lists of words
+
+        searches = align, search_openings
+        translations, consistent = make_consistent(translator, sources, translations, changed, given, *searches)
+        changed |= consistent
     by_document: list[tuple[dict[int, Rows], set[int]]] = [({}, set()) for _ in sources]
     for (document, number), sentences in changed.items():
         by_document[document][0][number] = sentences

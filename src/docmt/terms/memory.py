@@ -261,7 +261,7 @@ class _Variants(NamedTuple):
     """A segment of a file in several languages."""
 
     texts: Sequence[tuple[str, Unit]]
-    """with their languages; the source first, if the file says what it is"""
+    """with their languages"""
     rank: int | None
     date: str = ""
 
@@ -301,11 +301,7 @@ def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:
     """Yield the segments of a TMX file."""
     if b"tmx" not in data[:4096].replace(b"\0", b"").lower():
         raise DocmtError(f"{path} is neither TMX nor XLIFF: export the memory as one of them")
-    source = ""
-    for number, (_, unit) in enumerate(iterate_xml(data, path, ("tmx",), ("tu",))):
-        if not number:
-            header = unit.getroottree().getroot().find("{*}header")
-            source = "" if header is None else header.get("srclang", "")
+    for _, unit in iterate_xml(data, path, ("tmx",), ("tu",)):
         variants = [
             (code, each, segment)
             for each in unit.iterfind("{*}tuv")
@@ -317,7 +313,6 @@ def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:
         dates = [each.get(name) for name in ("changedate", "creationdate") for each in elements]
         states = [each.text or "" for each in unit.iter("{*}prop") if _STATES.fullmatch(each.get("type") or "")]
         states += [each.get(name) or "" for name in ("creationid", "changeid") for each in elements]
-        texts.sort(key=lambda each: language_distance(each[0], source) is None)
         yield _Variants(texts, _rank(frozenset(states)), max(filter(None, dates), default=""))
 
 
