@@ -172,6 +172,18 @@ def test_what_comes_back_unchanged_changes_nothing(version):
     assert review(text, done) == review(text.replace('"final"', '"translated"'), done) == ([], [])
 
 
+@pytest.mark.parametrize("version", TEXTS)
+@pytest.mark.parametrize(
+    "parts", [("<b>", "He left. ", "</b>", "He came."), ("He left.", "[1]", " ", "[2]", "He came.")]
+)
+def test_codes_between_sentences_are_not_moved(version, parts):
+    target = build(*(part.replace("He left", "Il partit").replace("He came", "Il vint") for part in parts))
+    units = [pair(build(*parts), target, ["He left.", "He came."], ["Il partit.", "Il vint."])]
+    text = write_xliff(units, "a.docx", "docx", "en", "fr", version).decode()
+    assert review(text, units) == ([], [])
+    assert review(text.replace("Il partit", "Il part"), units) == ([(0, "Il part.", False)], [])
+
+
 def test_segments_are_split_and_merged():
     segments = TEXTS["2.1"].split("<segment")
     head, (came, left), end = "<segment".join(segments[:-2]), segments[-2:], "</unit>\n</file>\n</xliff>\n"

@@ -39,6 +39,8 @@ class _Group:
     numbers: list[int] = field(default_factory=list)
     """of the sentences in the unit, from 0"""
     now: list[XliffPiece] = field(default_factory=list)
+    around: list[XliffPiece] = field(default_factory=list)
+    """`now`, and what stands between the sentences"""
     new: list[XliffPiece] = field(default_factory=list)
     size: int = 0
     """characters of the source of `new`"""
@@ -102,11 +104,14 @@ def _match(now: XliffUnit, new: XliffUnit) -> tuple[list[_Group], list[str]]:
         group = groups[bisect_right(cuts, start - (start == end))]  # what has no source goes with what is before it
         group.new.append(piece)
         group.size += end - start
-    sentences = [(start, piece) for start, piece in zip(borders, now.pieces, strict=False) if piece.is_segment]
-    for number, (start, piece) in enumerate(sentences):
-        group = groups[bisect_right(cuts, start)]
-        group.numbers.append(number)
-        group.now.append(piece)
+    number = 0
+    for (start, end), piece in zip(pairwise(borders), now.pieces, strict=True):
+        group = groups[bisect_right(cuts, start - (start == end and not piece.is_segment))]
+        group.around.append(piece)
+        if piece.is_segment:
+            group.numbers.append(number)
+            group.now.append(piece)
+            number += 1
     pairs = zip(groups[1:-1], pairwise(cuts), strict=True)
     return [group for group, (start, end) in pairs if group.now and group.size == end - start], problems
 
@@ -119,11 +124,7 @@ def _make_key(piece: XliffPiece) -> str:
 def _compare(group: _Group, first: int, language: str) -> Iterator[Change]:
     """Yield the changes of a group. first: number of the first sentence of the unit."""
     is_confirmed = all(piece.is_confirmed for piece in group.new if piece.is_segment)
-    tokens: list[str | Mark] = []
-    for piece in group.new:
-        source = get_text(piece.source)  # the translation has spaces at a border where the source has them
-        tokens += [" " * source[:1].isspace(), *piece.target, " " * source[-1:].isspace()]
-    text, codes = _read(tokens)
+    text, codes = _read_all(group.new)
     if len(group.now) > 1:  # merged segments: their sentences have no codes of their own
         starts = [0, *(start for start, _ in sentence_spans(text, language)[1 : len(group.now)])]
         texts = [text[start:end].strip() for start, end in pairwise([*starts, len(text)])]
@@ -133,11 +134,21 @@ def _compare(group: _Group, first: int, language: str) -> Iterator[Change]:
     for number, old, new in zip(group.numbers, group.now, texts, strict=True):
         before, codes_before = _read(old.target)
         has_codes = len(group.now) == 1 and bool(codes)
-        if old.is_missing or before != new or (has_codes and codes != codes_before):
+        is_moved = has_codes and codes not in (codes_before, _read_all(group.around)[1])
+        if old.is_missing or before != new or is_moved:
             links = _link_runs(_read(old.source, is_exact=True), (new, codes)) if has_codes else None
             yield first + number, new, is_confirmed, links
         elif is_confirmed and not old.is_confirmed:
             yield first + number, None, True, None
+
+
+def _read_all(pieces: Sequence[XliffPiece]) -> _Text:
+    """Return the translation of pieces, which has spaces at a border where the source has them."""
+    tokens: list[str | Mark] = []
+    for piece in pieces:
+        source = get_text(piece.source)
+        tokens += [" " * source[:1].isspace(), *piece.target, " " * source[-1:].isspace()]
+    return _read(tokens)
 
 
 def _read(tokens: Sequence[str | Mark], is_exact: bool = False) -> _Text:
