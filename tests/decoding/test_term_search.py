@@ -8,6 +8,7 @@ import pytest
 import docmt
 from docmt.core.errors import DocmtError
 from docmt.terms import Glossary, Term
+from docmt.terms.matching import TermMatcher
 
 TEXT = (
     "The committee adopted these measures. It is a good report of 3 pages. Nothing here. "
@@ -70,6 +71,16 @@ def test_a_term_that_would_spoil_its_sentence_is_refused_unless_required(transla
     required = use(translator, pairs, "require").translate(document).sentences[4]
     assert "xylophone quantique" in required.target and required.terms[0].status == "second_search"
     assert required.score == pytest.approx(plain.sentences[4].score - required.terms[0].loss, abs=1e-3)
+
+
+@pytest.mark.parametrize("mode", ["prefer", "require"])
+def test_each_term_is_searched_in_the_mode_of_its_own_glossary(translator, mode):
+    document = docmt.Document.from_text(TEXT)
+    glossary = Glossary.from_pairs({"programme": "xylophone quantique"}, translator.languages)
+    other = Glossary.from_pairs({"zebra": "zèbre"}, translator.languages)
+    base = TermMatcher(glossary, mode)
+    both = TermMatcher(other, "require" if mode == "prefer" else "prefer", base)
+    assert translator.with_terms(both).translate(document) == translator.with_terms(base).translate(document)
 
 
 def test_parts_have_the_terms_of_the_whole(translator):

@@ -138,10 +138,12 @@ class FakeEngine:
     def list_memories(self):
         return []
 
-    async def make_matcher(self, model, entries, glossary=None, mode="prefer"):
+    async def make_matcher(self, model, entries, glossaries=()):
         languages = {each.name: (each.source_language, each.target_language) for each in self.describe_models()}
-        base = await TermMatchers((), "prefer", languages).make(model, entries) if entries else None
-        return TermMatcher(glossary, mode, base) if glossary else base
+        made = await TermMatchers((), "prefer", languages).make(model, entries) if entries else None
+        for glossary, mode in reversed(glossaries):
+            made = TermMatcher(glossary, mode, made)
+        return made
 
     async def segment(self, model, text):
         return Document.from_text(text)

@@ -96,6 +96,31 @@ def test_what_is_translated_later_is_asked_for_the_terms_until_they_are_undone(t
     asyncio.run(scenario())
 
 
+def test_a_required_term_stays_required_after_a_glossary(tmp_path):
+    """And the terms of the glossary do not become required ones after a single term."""
+
+    def modes(engine):
+        matcher = engine.requests[-1][3]["terms"]
+        return {each.term.source: each.mode for source in SOURCES for each in matcher.find(source)}
+
+    async def scenario():
+        engine = FakeEngine()
+        async with running(engine, tmp_path / "data") as jobs:
+            id = (await create(jobs, tmp_path)).id
+            await follow(jobs, id)
+            for pairs, mode in (({"dog": "chien"}, "require"), ({"bird": "oiseau", "dogs": "chiens"}, "prefer")):
+                await jobs.use_terms(id, "", ask(pairs, mode))
+            await jobs.edit(id, "", {0: "Mine."}, True)
+            await follow(jobs, id)
+            assert modes(engine) == {"dog": "require", "bird": "prefer"}
+            await jobs.use_terms(id, "", ask({"bird": "oiseau"}))
+            await jobs.edit(id, "", {0: "Mine, too."}, True)
+            await follow(jobs, id)
+            assert modes(engine) == {"dog": "require", "bird": "require"}
+
+    asyncio.run(scenario())
+
+
 def test_a_server_that_is_killed_within_a_search_for_terms(tmp_path, monkeypatch):
     """The change is made as a whole, or not at all, and one step of undo takes it back."""
 

@@ -401,8 +401,8 @@ class TermSearch:
         nothing but a term, may cost anything.
         """
         translator, sentence, replaced = self._translator, case.sentence, place.replaced
-        is_free = self._matcher.mode == "require" or place.around is not None
-        is_free = is_free or (place.occurrence is not None and place.occurrence.term.keep)
+        wanted = place.occurrence
+        is_free = place.around is not None or (wanted is not None and (wanted.mode == "require" or wanted.term.keep))
         texts = self._decode([each.sentences[0] for each in hypotheses])
         met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
         better, mean = [], sentence.score / max(sentence.tokens, 1)  # without it short translations would win
@@ -468,7 +468,7 @@ class TermSearch:
             if match is not None and number in case.searched:
                 status, loss = "second_search", case.loss
             uses.append(TermUse(occurrence.span, occurrence.term.source, occurrence.term.targets, found, status, loss))
-        for term, span, _ in case.protected:
+        for term, span, *_ in case.protected:
             found = source if (source := case.sentence.source[slice(*span)]) in case.sentence.target else ""
             uses.append(TermUse(span, term.source, term.targets, found, "protected"))
         return sorted(uses, key=lambda each: each.span)

@@ -352,7 +352,7 @@ class DocumentJobs:
         source, targets = journal.extend(document), journal.list_targets(document, number)
         end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
         self._engine.check_room(job.facts.model, owner)
-        terms = await self._engine.make_matcher(job.facts.model, job.entries, *journal.join_terms())
+        terms = await self._engine.make_matcher(job.facts.model, job.entries, journal.join_terms())
         work = self._engine.submit(job.facts.model, end, n_best=count, targets=targets, owner=owner, terms=terms)
         parts = await work.result()
         results: dict[str, float] = {}

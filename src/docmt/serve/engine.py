@@ -283,18 +283,18 @@ class Engine:
         return work
 
     async def make_matcher(
-        self, model: str, entries: str, glossary: Glossary | None = None, mode: TermMode = "prefer"
+        self, model: str, entries: str, glossaries: Sequence[tuple[Glossary, TermMode]] = ()
     ) -> TermMatcher | None:
         """Return the matcher of the terms of a request beside those of the server; None: there are only these.
 
-        entries, errors: see `TermMatchers.make`. glossary, mode: of a user, whose terms win. Raises DocmtError also for
-        a search without terms.
+        entries, errors: see `TermMatchers.make`. glossaries: of a user, the first one wins over all. Raises DocmtError
+        also for a search without terms.
         """
-        self._search.check_terms(entries or glossary)
-        base = await self._pool.terms.make(model, entries) if entries else None
-        if glossary is None:
-            return base
-        return await asyncio.to_thread(TermMatcher, glossary, mode, base or self._pool.terms.find(model))
+        self._search.check_terms(entries or glossaries)
+        made = await self._pool.terms.make(model, entries) if entries else None
+        for glossary, mode in reversed(glossaries):
+            made = await asyncio.to_thread(TermMatcher, glossary, mode, made or self._pool.terms.find(model))
+        return made
 
     def check_room(self, model: str, owner: str = "") -> None:
         """Raise Overloaded when too many short texts wait, before those of a request are submitted.

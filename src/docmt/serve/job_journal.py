@@ -373,11 +373,13 @@ class JobJournal:
         sentences = self.sentences[self.starts[document] : last]
         return (*context, *("" if each.error else each.target or "" for each in sentences))
 
-    def join_terms(self) -> tuple[Glossary | None, TermMode]:
-        """Return all terms of the user, of those with one source the latest, and the mode of the latest."""
-        rows = {row[0]: row for each in self.terms for row in each.terms}
-        terms = [Term(source, tuple(targets), tuple(bad), *rest) for source, targets, bad, *rest in rows.values()]
-        return (Glossary(self._languages, tuple(terms)), self.terms[-1].mode) if terms else (None, "prefer")
+    def join_terms(self) -> list[tuple[Glossary, TermMode]]:
+        """Return all terms of the user, of those with one source the latest; required ones win over others."""
+        rows = {row[0]: (row, each.mode) for each in self.terms for row in each.terms}
+        terms: dict[TermMode, list[Term]] = {"require": [], "prefer": []}
+        for (source, targets, forbidden, *rest), mode in rows.values():
+            terms[mode].append(Term(source, tuple(targets), tuple(forbidden), *rest))
+        return [(Glossary(self._languages, tuple(each)), mode) for mode, each in terms.items() if each]
 
     def list_sought(self) -> list[int]:
         """Return the translated sentences that are to be searched for terms; those of the user stay."""

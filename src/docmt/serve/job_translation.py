@@ -49,7 +49,7 @@ async def translate_job(
     DocmtError if the engine cannot translate at all, or for a full disk.
     """
     while not journal.is_whole:
-        terms = await engine.make_matcher(facts.model, entries, *journal.join_terms())
+        terms = await engine.make_matcher(facts.model, entries, journal.join_terms())
         if terms is not None and journal.list_sought():
             await search_terms(engine, facts, journal, terms)
             on_change()

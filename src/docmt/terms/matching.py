@@ -30,6 +30,8 @@ class Occurrence(NamedTuple):
     span: Span
     """its characters"""
     words: tuple[str, ...] = ()
+    mode: TermMode = "prefer"
+    """of the matcher whose term it is"""
 
 
 class Match(NamedTuple):
@@ -125,7 +127,7 @@ class TermMatcher:
         """
         spans, words = _read_words(sentence)
         all_keys = list(map(self.source.keys, words))
-        found: list[tuple[tuple[int, int, int, bool], Term]] = []  # of each: how good it is, the least first
+        found: list[tuple[tuple[int, int, int, bool], Term, TermMode]] = []  # of each: how good it is, the least first
         for number in range(len(words)):
             keys = all_keys[number : number + _DEEPEST]
             for order, matcher in enumerate(self._list_matchers()):
@@ -133,16 +135,16 @@ class TermMatcher:
                     part = words[number : number + len(phrase.words)]
                     if len(part) == len(phrase.words) and self._is_term(part, phrase, term):
                         rank = -len(part), number, order, tuple(part) != phrase.words
-                        found.append((rank, term))
+                        found.append((rank, term, matcher.mode))
         taken: set[int] = set()
         occurrences = []
-        for (negative_size, number, *_), term in sorted(found, key=itemgetter(0)):
+        for (negative_size, number, *_), term, mode in sorted(found, key=itemgetter(0)):
             size = -negative_size
             numbers = range(number, number + size)
             if taken.isdisjoint(numbers):
                 taken.update(numbers)
                 span = spans[number][0], spans[number + size - 1][1]
-                occurrences.append(Occurrence(term, span, tuple(words[number : number + size])))
+                occurrences.append(Occurrence(term, span, tuple(words[number : number + size]), mode))
         return sorted(occurrences, key=lambda each: each.span)
 
     def _is_term(self, words: Sequence[str], phrase: _Phrase, term: Term) -> bool:
