@@ -291,6 +291,19 @@ def test_letters_can_be_switched_off(service, open_page):
     assert page.evaluate("document.activeElement.dataset.number") == "1"
 
 
+@pytest.mark.parametrize("width", [760, 1000, 1200])
+def test_all_buttons_of_a_sentence_are_seen_where_their_names_are_long(service, open_page, width):
+    page = open_page(service.url, locale="de-DE", viewport={"width": width, "height": 800})
+    translate(page, TEXT)
+    edit(page, 0, "Le chat.")
+    page.click(sentence(0))
+    page.keyboard.press("c")
+    page.click(sentence(0))
+    see(page, "#panel [data-do=restore]")
+    assert page.evaluate("document.querySelector('#panel').scrollWidth") == width
+    assert page.locator("#panel").bounding_box()["height"] < 200
+
+
 def test_at_four_times_the_size_the_sentence_is_seen_while_it_is_edited(service, open_page):
     page = open_page(service.url, viewport={"width": 320, "height": 256})
     translate(page, TEXT + "\nFive birds. " * 10)
