@@ -82,6 +82,30 @@ def test_a_reviewed_file_is_one_change_and_the_document_has_it(tmp_path, format)
         assert document.upload(document.get(format))["changed"] == 0
 
 
+@pytest.mark.parametrize("format", ["xlf", "xlf12"])
+def test_the_file_of_an_edited_document_changes_nothing_after_a_restart(tmp_path, format):
+    with running_service(tmp_path / "data") as client:
+        document = Document.translate(client, make_document())
+        old = document.get(format)
+        client.post(document.path + "/sentences/0", json={"target": "Un deux la lampe rouge six."})
+        new = document.get(format)
+    with running_service(tmp_path / "data") as client:
+        document = Document(client, document.path)
+        answer = document.upload(new)
+        assert (answer["changed"], answer["replaced"], answer["edited"]) == (0, 0, 1)
+        answer = document.upload(old)
+        assert (answer["changed"], answer["replaced"], answer["edited"]) == (1, 1, 0)
+        assert document.get(format) == old
+        root = etree.fromstring(old)
+        targets = (each for each in root.iter("{*}target") if each.getparent().tag.endswith(("segment", "unit")))
+        before, bold = next(targets)[:2]
+        word, bold.text = bold.text.split(" ", 1)
+        before.tail = f"{before.tail or ''}{word} "
+        client.post(document.path + "/sentences/0", json={"target": "Un deux la lampe rouge six."})
+        answer = document.upload(etree.tostring(root))  # the machine's words, with bold elsewhere
+        assert (answer["changed"], answer["edited"]) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [

@@ -26,7 +26,7 @@ import json
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
@@ -353,10 +353,14 @@ class JobJournal:
         ids = range(after + 1, len(self.events) + 1)
         return [(id, self.events[id - 1]) for id in ids if self._latest[self.events[id - 1]] == id]
 
-    def list_records(self) -> list[dict[str, Any]]:
-        """Return the record of each sentence, as `FileProcess.write` takes them."""
+    def list_records(self, restored: Collection[int] = ()) -> list[dict[str, Any]]:
+        """Return the record of each sentence, as `FileProcess.write` takes them.
+
+        restored: edited sentences that have the machine's version there.
+        """
         records = []
-        for number, sentence in enumerate(self.sentences):
+        for number, present in enumerate(self.sentences):
+            sentence = (present.machine if number in restored else present) or present
             row: dict[str, Any] = {"document": self.find_document(number)}
             if sentence.error or sentence.target is None:
                 row["error"] = sentence.error

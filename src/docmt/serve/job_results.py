@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,12 @@ class JobResults:
                 pair = journal.sources[number], sentence.target
                 sentence.links = list_links((await self._engine.align(facts.model, [pair]))[0])
 
+    async def _align_codes(self, facts: JobFacts, journal: JobJournal) -> None:
+        """Add links to the sentences that have codes, so that these stand where they stood in earlier results."""
+        wanted = [number for number in journal.contents.aligned if journal.sentences[number].code_links is None]
+        with suppress(DocmtError):  # codes are then placed by the order of words
+            await self.align(facts, journal, wanted)
+
     async def write(self, folder: Path, facts: JobFacts, journal: JobJournal, format: str) -> Path:
         """Return the path of a result in the folder of the job, and remove those from before the last change."""
         path = folder / f"result.{len(journal.events)}.{format}"
@@ -47,10 +53,7 @@ class JobResults:
         if format == "terms":
             await asyncio.to_thread(write_text, path, journal.render_terms(facts.name))
             return path
-        aligned, sentences = journal.contents.aligned, journal.sentences
-        wanted = [number for number in aligned if sentences[number].code_links is None]
-        with suppress(DocmtError):  # codes are then placed by the order of words
-            await self.align(facts, journal, wanted)
+        await self._align_codes(facts, journal)
         await self._files.write(folder / "source", path, facts, journal.list_records(), format)
         for other in folder.glob("result.*"):
             if other.name.split(".")[1] != path.name.split(".")[1]:
@@ -65,13 +68,24 @@ class JobResults:
         Raises DocmtError for a file that cannot be read, or of another document.
         """
         path = folder / f"{WORK_PREFIX}changes"
-        try:
-            await self._files.write(
-                folder / "source", path, facts, journal.list_records(), "changes", (str(file.absolute()), name)
-            )
-            changes, problems = json.loads(await asyncio.to_thread(path.read_bytes))
-        finally:
-            path.unlink(missing_ok=True)
+
+        async def compare(restored: Collection[int] = ()) -> tuple[list[list[Any]], list[str]]:
+            records, reviewed = journal.list_records(restored), (str(file.absolute()), name)
+            try:
+                await self._files.write(folder / "source", path, facts, records, "changes", reviewed)
+                changes, problems = json.loads(await asyncio.to_thread(path.read_bytes))
+            finally:
+                path.unlink(missing_ok=True)
+            return changes, problems
+
+        await self._align_codes(facts, journal)
+        changes, problems = await compare()
+        edited = {n: each.machine.target for n, each in enumerate(journal.sentences) if each.edited and each.machine}
+        restored = {number for number, target, *_ in changes if target is not None and edited.get(number) == target}
+        if restored:  # with the codes of the machine's version, too, they are no edits
+            others, _ = await compare(restored)
+            restored -= {number for number, target, *_ in others if target is not None}
+        changes = [[*each[:3], None if each[0] in restored else each[3]] for each in changes]
         pairs = [(journal.sources[number], target or "") for number, target, *_ in changes]
         findings = await asyncio.to_thread(check_pairs, pairs, facts)
         edits = [(*each[:2], messages, *each[2:]) for each, messages in zip(changes, findings, strict=True)]
