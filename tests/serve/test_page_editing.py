@@ -130,6 +130,19 @@ def test_a_sentence_gets_the_machines_version_back(service, open_page):
     assert page.inner_text("#panel h2") == "Sentence 2"
 
 
+def test_a_tab_that_is_entered_shows_what_was_changed_elsewhere(service, open_page):
+    page = open_page(service.url)
+    translate(page)
+    other = page.context.new_page()
+    other.expected_errors = ""
+    other.goto(page.url)
+    see(other, DONE)
+    edit(other, 1, "Deux chatons.")
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    see(page, sentence(1), "Deux chatons.")
+    see(page, "#undo:enabled")
+
+
 def test_a_draft_survives_escape_and_a_closed_tab(service, open_page):
     page = open_page(service.url)
     translate(page)

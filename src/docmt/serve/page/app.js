@@ -547,6 +547,7 @@ function listenToButtons() {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element("start").requestSubmit();
   });
   addEventListener("hashchange", () => attempt(showAddress));
+  addEventListener("focus", () => job?.status && !isRunning() && listen().catch(report)); // changed elsewhere
 }
 
 service.onKeyNeeded(askForKey);
