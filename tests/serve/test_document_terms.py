@@ -214,7 +214,7 @@ def test_the_route_tells_what_became_of_the_sentences_and_names_bad_requests(tmp
             with pytest.raises(DocmtError, match=f"^{message}"):
                 raise DocmtError(answer.json()["error"])
         answer = client.post(path + "/terms", files={"file": ("a.csv", b"en;fr\nbird;oiseau\ndog;chien\n;x\n")}).json()
-        assert (answer["changed"], answer["refused"], answer["skipped"]) == (0, 1, 1)
+        assert (answer["changed"], answer["refused"], answer["skipped_rows"], answer["skipped"]) == (0, 1, 1, {})
         assert client.engine.searches[-1] == (["Two birds."], "prefer")
         assert client.post("/v1/documents/none/terms", json={"source": "a", "target": "b"}).status_code == 404
 

@@ -374,7 +374,7 @@ async def use_terms(request: Request) -> Response:
     terms.check()
     work = state.jobs.use_terms(id, owner, terms, partial(state.take_characters, request))
     status, counts = await until_disconnected(request, work)
-    return JSONResponse(status.to_json() | counts | {"skipped": len(glossary.skipped)})
+    return JSONResponse(status.to_json() | counts | {"skipped_rows": len(glossary.skipped)})
 
 
 async def read_glossary(upload: UploadFile, languages: tuple[str, str]) -> Glossary:

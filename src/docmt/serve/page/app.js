@@ -399,7 +399,7 @@ async function searchTerms(values) {
   announce(element("state").textContent);
   const status = await service.useTerms(job.feed.id, values).finally(() => job === asked && showStatus(job.status));
   if (job !== asked) return;
-  const { changed, kept, refused, waiting, skipped } = status;
+  const { changed, kept, refused, waiting, skipped_rows: skipped } = status;
   const lines = [t("Sentences with the term now: {changed}; yours, which stay: {kept}; without it: {refused}.", { changed, kept, refused })];
   if (waiting) lines.push(t("Not searched yet: {waiting}", { waiting }));
   if (skipped) lines.push(t("Rows of the glossary that were left out: {skipped}", { skipped }));
