@@ -213,6 +213,10 @@ def test_the_route_tells_what_became_of_the_sentences_and_names_bad_requests(tmp
             assert answer.status_code == 422, answer.text
             with pytest.raises(DocmtError, match=f"^{message}"):
                 raise DocmtError(answer.json()["error"])
+        both = client.post(
+            path + "/terms", data={"source": "dog", "target": "x"}, files={"file": ("a.tsv", b"dog\tx\n")}
+        )
+        assert both.status_code == 400 and "not both" in both.json()["error"]
         answer = client.post(path + "/terms", files={"file": ("a.csv", b"en;fr\nbird;oiseau\ndog;chien\n;x\n")}).json()
         assert (answer["changed"], answer["refused"], answer["skipped_rows"], answer["skipped"]) == (0, 1, 1, {})
         assert client.engine.searches[-1] == (["Two birds."], "prefer")

@@ -368,6 +368,8 @@ async def use_terms(request: Request) -> Response:
     pair, upload = (values.text("source"), values.text("target")), values.files.get("file")
     if upload is None and not all(pair):
         raise RequestError("there is no term: send source and target, or a glossary (multipart/form-data, file=...)")
+    if upload is not None and any(pair):
+        raise RequestError("there are a term and a glossary: send one of them, not both")
     glossary = await read_glossary(upload, languages) if upload else Glossary.from_pairs([pair], languages)
     mode: TermMode = "prefer" if upload else "require"
     terms = await asyncio.to_thread(TermRequest.make, sources, glossary, mode)
