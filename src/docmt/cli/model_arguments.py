@@ -185,6 +185,8 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
         memory = Memory.from_versions(reuse[0], reuse[1], languages, **config).join(memory)
     translator = Translator(name, **settings).with_memory(memory if len(memory) else None)
     if glossary is not None:
+        for row in glossary.remarks[:_MAX_SKIPPED]:
+            _log.warning(f"{row.path}, line {row.line}: {row.reason}")
         for row in glossary.skipped[:_MAX_SKIPPED]:
             _log.warning(f"{row.path}, line {row.line}: skipped: {row.reason}")
         if (more := len(glossary.skipped) - _MAX_SKIPPED) > 0:
