@@ -122,6 +122,14 @@ def test_files_without_use_are_errors(name, read):
         xliff(segment('state="translated" state-qualifier="fuzzy-match"')),
         xliff2('state="initial"'),
         tmx(unit(target=" ")),
+        *(
+            tmx(unit("Another sentence."), unit(props=f'<prop type="x-ConfirmationLevel">{level}</prop>'))
+            for level in ("Draft", "RejectedTranslation", "RejectedSignOff", "Unspecified")
+        ),
+        *(
+            xliff(segment(attributes=f'xmlns:mq="MQXliff" mq:status="{status}"'))
+            for status in ("Rejected", "PartiallyEdited", "NotStarted")
+        ),
         xliff(segment(target=TEXT)),
         tmx(unit('The <ph x="1">a</ph>cat sleeps.', TARGET)),
     ],

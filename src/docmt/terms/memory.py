@@ -32,7 +32,8 @@ none is better."""
 QUALITY: Mapping[str, int] = {"exact": 100, "context": 101}
 """Match quality of what is reused."""
 _UNUSABLE = re.compile(
-    r"new|initial|needs-(?:translation|l10n|adaptation|review-l10n|review-adaptation)|[\w-]*(?:fuzzy|rejected)[\w-]*"
+    r"(?i)new|initial|draft|unspecified|notstarted|partiallyedited"
+    r"|needs-(?:translation|l10n|adaptation|review-l10n|review-adaptation)|[\w-]*(?:fuzzy|rejected)[\w-]*"
 )
 """States, or origins, of translations that are missing, or of another source."""
 _MACHINE = re.compile(r"(?i)(?:.*[^a-z])?(?:mt|ai|machine)(?:[^a-z].*)?|needs-review-translation")
