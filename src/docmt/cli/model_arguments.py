@@ -163,8 +163,10 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
 
     Raises DocmtError for a glossary before the model is loaded.
     """
+    from docmt.checking.languages import detect_language
     from docmt.core.progress import is_terminal
     from docmt.decoding import Translator
+    from docmt.formats.language_codes import is_same_language
     from docmt.terms import Glossary, Memory
 
     names = ("search", "context", "batch_tokens", "device", "precision")
@@ -180,9 +182,13 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     memory = Memory.read(*memories, languages=languages) if memories else Memory(languages)
     if reuse:
         if len(reuse) != 2:
-            raise DocmtError(f"--reuse has {len(reuse)} files: name an earlier version and its translation")
+            raise DocmtError(f"--reuse needs two files, an earlier version and its translation, not {len(reuse)}")
         config = {"protect": options.patterns, "fields": options.fields, "join_lines": options.input.join_lines}
-        memory = Memory.from_versions(reuse[0], reuse[1], languages, **config).join(memory)
+        versions = Memory.from_versions(reuse[0], reuse[1], languages, **config)
+        found = detect_language(versions.entries)
+        if found and is_same_language(found, languages[1]) and not is_same_language(*languages):
+            _log.warning(f"{reuse[0]} seems to be in {found}: name the earlier version first, then its translation")
+        memory = versions.join(memory)
     translator = Translator(name, **settings).with_memory(memory if len(memory) else None)
     if glossary is not None:
         for row in glossary.remarks[:_MAX_SKIPPED]:
