@@ -107,6 +107,15 @@ def test_a_sentence_may_have_a_translation_of_several(here, caplog):
     assert (here / "out.txt").read_text().endswith("\n\nMerci ! À vous tous.\n")
 
 
+def test_sentences_over_lines_of_subtitles_are_reused(here):
+    cue = "1\n00:00:01,000 --> 00:00:02,000\n{}\n"
+    (here / "old.srt").write_text(cue.format("We thank the citizens\nof the Union."))
+    (here / "old.fr.srt").write_text(cue.format("Merci aux citoyens\nde l'Union !"))
+    outcome = call("translate", *MODEL, "old.srt", "-o", "out.srt", "--reuse", "old.srt", "old.fr.srt")
+    assert outcome.err.splitlines()[-1] == "docmt: memory: 1 sentence, 1 reused (1 with the sentence before)"
+    assert (here / "out.srt").read_text() == (here / "old.fr.srt").read_text()
+
+
 def test_versions_in_the_wrong_order_are_told(here, caplog):
     (here / "old.txt").write_text("\n".join([*SENTENCES, "The house is in the town."]))
     longer = "La maison est dans la ville, et nous sommes à côté de la place et de la gare."

@@ -224,6 +224,7 @@ CODED = [
     ('Click <g id="1">here</g> now.', '<g id="1">Ici</g> cliquez.', True),
     ('Click <g id="1">here</g> <g id="2">now</g>.', '<g id="2">Maintenant</g> cliquez <g id="1">ici</g>.', True),
     ('Click<x id="2"/> <g id="1">here</g> now.', 'Cliquez<x id="2"/> <g id="1">ici</g>.', True),
+    ('Click <ph id="2">a  b</ph> here.', 'Cliquez <ph id="2">a  b</ph> ici.', True),
     ('Click <g id="1">here</g> now.', "Cliquez ici.", False),
     ("Click here now.", 'Cliquez <g id="1">ici</g>.', False),
     ("You have {count} files.", "Vous avez {count} fichiers.", True),
