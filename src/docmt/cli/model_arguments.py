@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from docmt.decoding import Translator
 
 _log = logging.getLogger(__name__)
-_MAX_SKIPPED = 5
 """Rows of glossaries that are named."""
 
 Config = TypeVar("Config")
@@ -191,12 +190,7 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
         memory = versions.join(memory)
     translator = Translator(name, **settings).with_memory(memory if len(memory) else None)
     if glossary is not None:
-        for row in glossary.remarks[:_MAX_SKIPPED]:
-            _log.warning(f"{row.path}, line {row.line}: {row.reason}")
-        for row in glossary.skipped[:_MAX_SKIPPED]:
-            _log.warning(f"{row.path}, line {row.line}: skipped: {row.reason}")
-        if (more := len(glossary.skipped) - _MAX_SKIPPED) > 0:
-            _log.warning(f"{more} more rows are skipped: docmt terms check lists them")
+        glossary.log_problems()
         translator = translator.with_terms(glossary, options.terms_mode)
     if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")
