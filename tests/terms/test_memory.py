@@ -144,6 +144,25 @@ def test_what_is_no_translation_is_not_used(data, read):
     assert find(memory) is None and find(memory, "Another sentence.")
 
 
+@pytest.mark.parametrize(
+    ("attributes", "is_used"),
+    [
+        ('percent="80" origin="tm"', False),
+        ('percent="80" origin="tm" conf="Translated"', True),
+        ('percent="100" origin="tm"', True),
+        ('status="PreTranslated" percent="75"', False),
+        ('status="ManuallyConfirmed" percent="75"', True),
+        ('status="Edited" percent="0"', True),
+    ],
+)
+def test_a_similar_translation_counts_once_a_person_has_confirmed_it(attributes, is_used, read, tmp_path):
+    memory = read(xliff(segment(source="Another one."), segment(attributes=attributes)), "a.xlf")
+    assert (find(memory) is not None) is is_used
+    (tmp_path / "old.txt").write_text(TEXT)
+    memory = Memory.from_versions(tmp_path / "old.txt", tmp_path / "a.xlf", ("en", "fr"))
+    assert (find(memory) is not None) is is_used and find(memory, "Another one.")
+
+
 MACHINE, PERSON = '<prop type="x-origin">machine</prop>', '<prop type="x-state">confirmed</prop>'
 BEFORE, OTHER = unit("Yes, no.", "a"), unit("Other one.", "c")
 

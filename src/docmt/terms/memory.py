@@ -38,6 +38,9 @@ _UNUSABLE = re.compile(
 """States, or origins, of translations that are missing, or of another source."""
 _MACHINE = re.compile(r"(?i)(?:.*[^a-z])?(?:mt|ai|machine)(?:[^a-z].*)?|needs-review-translation")
 _REVIEWED = re.compile(r"(?i)\w*confirmed\w*|\w*approved\w*|reviewed|final|signed-off|proofread|person|yes|true")
+_CONFIRMED = re.compile(rf"(?i)translated|{_REVIEWED.pattern.removeprefix('(?i)')}")
+_SIMILAR = re.compile(r"[1-9]\d?")
+"""Percentage of a match of Trados or memoQ for another source."""
 _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 """Types of properties of TMX that tell where a translation comes from."""
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
@@ -150,6 +153,7 @@ class Memory:
             _read_version(*pair, config, join_lines) for pair in zip(paths, codes, strict=True)
         )
         if pairs is not None:  # both sides are in the translation
+            pairs = [each for each in pairs if _rank_pair(each) is not None]
             sources = [_cut(each.source, codes[0], config.protect) for each in pairs]
             targets = [_cut(each.target, codes[1], config.protect) for each in pairs]
         paired = [_pair(*each) for each in zip(sources, targets, strict=False)]
@@ -291,11 +295,17 @@ def _rank(states: frozenset[str]) -> int | None:
     return 2 if any(map(_REVIEWED.fullmatch, states)) else int(not any(map(_MACHINE.fullmatch, states)))
 
 
+def _rank_pair(pair: UnitPair) -> int | None:
+    """Return the rank of the translation of a segment, see `_rank`. A similar one is used where people confirmed it."""
+    states = frozenset(pair.states[name] for name in _XLIFF_STATES if name in pair.states)
+    is_similar = _SIMILAR.fullmatch(pair.states.get("percent", "")) and not any(map(_CONFIRMED.fullmatch, states))
+    return None if is_similar else _rank(states)
+
+
 def _read_xliff(data: bytes, path: str) -> Iterator[_Variants]:
     """Yield the segments of an XLIFF file that have a translation."""
     for each in read_units(FORMATS["xliff"], data, path).list_pairs() or ():
-        states = frozenset(each.states[name] for name in _XLIFF_STATES if name in each.states)
-        yield _Variants(list(zip(each.languages, (each.source, each.target), strict=True)), _rank(states))
+        yield _Variants(list(zip(each.languages, (each.source, each.target), strict=True)), _rank_pair(each))
 
 
 def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:
