@@ -174,7 +174,8 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
         settings["protect"] = options.read_patterns()
     name, search = options.model if model is None else model, settings.get("search", SearchConfig())
     paths, memories, reuse = (getattr(options, each, []) for each in ("terms", "memory", "reuse"))
-    search.check_terms(paths)
+    consistent = getattr(options, "consistent", False)
+    search.check_terms(paths or consistent)
     search.check_terms(memories or reuse, "memories")
     languages = read_languages(name) if paths or memories or reuse else ("", "")
     glossary = Glossary.read(*paths, languages=languages) if paths else None
@@ -191,7 +192,8 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     translator = Translator(name, **settings).with_memory(memory if len(memory) else None)
     if glossary is not None:
         glossary.log_problems()
-        translator = translator.with_terms(glossary, options.terms_mode)
+    if glossary is not None or consistent:
+        translator = translator.with_terms(glossary, options.terms_mode, consistent)
     if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator

@@ -13,6 +13,7 @@ from itertools import count, islice
 from typing import Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError, map_or_error
+from docmt.core.settings import quote
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import shorten, summarize
@@ -277,10 +278,10 @@ def _fit_numbers(numbers: Sequence[float], count: int) -> list[float]:
     return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
 
 
-TermStatus = Literal["met", "other_form", "second_search", "refused", "lost", "forbidden", "protected"]
+TermStatus = Literal["met", "other_form", "second_search", "refused", "lost", "forbidden", "protected", "consistent"]
 """met: as the glossary has it; other_form: in another form; second_search: met by it; refused: it would cost too much;
 lost: no search met it; forbidden: it has no target, and a forbidden translation stands there; protected: it stands in
-text that stays as it is."""
+text that stays as it is; consistent: no term of a glossary, but translated as elsewhere in the document."""
 
 
 @dataclass(frozen=True)
@@ -298,6 +299,8 @@ class TermUse:
     status: TermStatus
     loss: float = 0.0
     """log-probability (nats) that the terms of the sentence cost, or that this one would"""
+    replaced: str = ""
+    """consistent: the words that stood there"""
 
 
 @dataclass(frozen=True)
@@ -516,6 +519,13 @@ def check_documents(documents: Iterable[DocumentKind]) -> Iterable[DocumentKind]
     if not isinstance(documents, Iterable):
         raise DocmtError(f"{type(documents).__name__} is not a list of documents. Give texts or Documents.")
     return documents
+
+
+def check_pairs(pairs: Iterable[Any]) -> None:
+    """Raise DocmtError for a value that is not a pair."""
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise DocmtError(f"{quote(pair)} is not a pair. Give (source, target) for each document.")
 
 
 def check_lengths(pairs: Sequence[tuple[Document, Document]]) -> None:
