@@ -255,3 +255,11 @@ def test_memories_that_differ_have_other_checksums(read):
     first, second = Memory.from_pairs([(TEXT, TARGET)]), Memory.from_pairs([(TEXT, "x")])
     assert first.checksum() == Memory.from_pairs([(TEXT, TARGET)]).checksum() != second.checksum()
     assert find(first.join(second)) == ("conflict", "")
+
+
+def test_only_spaces_that_may_break_are_joined():
+    pairs = [(TEXT, "C'est  10\u202f000\u00a0€\n  net\u00a0!"), ("你好 吗", "你\n好"), (TEXT, "C’est 10 000 € net !")]
+    memory = Memory.from_pairs(pairs)
+    assert [each.target for each in memory.entries[TEXT]] == ["C'est 10\u202f000\u00a0€ net\u00a0!", pairs[2][1]]
+    assert memory.entries["你好 吗"][0].target == "你好"
+    assert find(memory)[0] == "exact"  # spaces and apostrophes alone are no other translation

@@ -16,7 +16,7 @@ from docmt.core.errors import DocmtError, map_or_error
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import shorten, summarize
-from docmt.documents.words import Span, find_words
+from docmt.documents.words import Span, find_words, normalize_characters
 from docmt.documents.words import WordLink as WordLink
 from docmt.terms.memory import QUALITY, MatchKind, Memory, MemoryMatch
 
@@ -58,7 +58,7 @@ class PreparedDocument:
         """Return the document with what a memory has for it. encode: returns the word ids of translations."""
         matches = memory.match(self.whole)
         used = [number for number, match in matches.items() if match.target]
-        ids = dict(zip(used, encode([matches[number].target for number in used]), strict=True))
+        ids = dict(zip(used, encode([normalize_characters(matches[n].target) for n in used]), strict=True))
         rows = self.divide_targets([ids.get(number, ()) for number in range(len(self.whole))])
         given = {n: row for n, (number, row) in enumerate(zip(self.numbers, rows, strict=True)) if number in ids}
         return replace(self, matches=matches, given=given)

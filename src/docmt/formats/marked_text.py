@@ -121,9 +121,10 @@ def fill(source: str, target: str) -> tuple[str, list[Link] | None] | None:
     if not has_signs(source):
         return None if has_signs(target) else (target, None)
     for content, count in Counter(match[3] for match in _MARK.finditer(source) if match[2] == "0").items():
-        if target.count(content) != count:
+        parts = re.split(re.escape(content).replace(r"\ ", "[ \u00a0\u202f]"), target)
+        if len(parts) != count + 1:
             return None
-        target = target.replace(content, f"{_SIGNS['single']}0:{content}{_END}")
+        target = f"{_SIGNS['single']}0:{content}{_END}".join(parts)
     sides = [_read(side) for side in (source, target)]
     links = [
         (*best[:2], *run[:2])

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from docmt.core.errors import DocmtError
 from docmt.core.files import json_checksum
 from docmt.core.plain_text import decode_utf8, read_bytes
-from docmt.documents import Document, read_input
+from docmt.documents import Document, read_input, unwrap_lines
 from docmt.documents.input_formats import FORMATS, find_format, has_jsonl_name
 from docmt.documents.words import find_words, has_words, normalize_characters
 from docmt.formats.language_codes import format_language_tag, language_distance
@@ -42,6 +42,8 @@ _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
 _BREAKS = re.compile(r"\n"), re.compile(r"\n\s*\n")
 """What separates paragraphs of text, without and with joined lines."""
+_SPACES = re.compile(r"[ \t]+")
+"""Spaces that may break."""
 _SINGLE = ("ph", "it", "ut", "x")
 _SOME = 20
 """Languages that a message lists."""
@@ -179,7 +181,9 @@ class Memory:
             marked = None if rank is None else mark_pair(source, target)
             key = make_key(source[0].text[source[1] : source[2]] if marked is None else marked[0])
             if marked is not None and key and marked[1].strip():
-                entries[key].append(_Entry(" ".join(marked[1].split()), previous, rank or 0, date))
+                entries[key].append(
+                    _Entry(_SPACES.sub(" ", unwrap_lines(marked[1])).strip(), previous, rank or 0, date)
+                )
             previous = key
         return self.join(Memory(entries=entries)) if self.entries else Memory(self.languages, dict(entries))
 
@@ -202,12 +206,14 @@ class Memory:
                 continue
             in_context = [each for each in entries if each.previous == previous]
             best = max((each.rank, each.date) for each in in_context or entries)
-            targets = {each.target for each in in_context or entries if (each.rank, each.date) == best}
+            targets = {
+                make_key(each.target): each.target for each in in_context or entries if (each.rank, each.date) == best
+            }
             if not in_context and sum(has_words(key[slice(*span)]) for span in find_words(key)) < 2:
                 continue
             if len(targets) > 1:
                 matches[number] = MemoryMatch("conflict")
-            elif filled := fill(marked[number], targets.pop()):
+            elif filled := fill(marked[number], *targets.values()):
                 matches[number] = MemoryMatch("context" if in_context else "exact", *filled)
         return matches
 
