@@ -1,9 +1,12 @@
 """docmt terms: what it reports of glossaries, and what it writes."""
 
 import json
+import re
 
 import pytest
 from commands import assert_one_sentence, call, fails
+
+from docmt.terms import Glossary
 
 TABLE = "cat\tchat\ten\tfr\ncat\tchat\ten\tfr\ncat\tKatze\ten\tde\n.\tpoint\ten\tfr\n'=x\ty\ten\tfr\n"
 BASE = (
@@ -19,6 +22,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.tsv").write_text(TABLE)
     (tmp_path / "b.tbx").write_text(BASE)
+    (tmp_path / "b.tmx").write_text('<tmx version="1.4"><header/><body/></tmx>')
     return tmp_path
 
 
@@ -68,7 +72,12 @@ def test_check_writes_json(here):
         (["convert", "b.tbx", "-o", "x.tsv"], "for several pairs of languages, en to fr, fr to en: say which one"),
         (["convert", "a.tsv", "-o", "a.tsv", "--to", "de"], "is an input and would be overwritten"),
         (["convert", "c.csv", "-o", "x.tsv"], "only one of them has 'case'"),
-        (["extract", "b.tbx"], "choose|must be"),
+        (["extract", "b.tbx"], r"add -o FILE\.tsv or -o FILE\.tbx"),
+        (["extract", "en.txt", "-o", "x.tsv"], "en.txt has only one side"),
+        (["extract", "en.txt", "a.tsv", "b.tbx", "-o", "x.tsv"], "reads a file and its translation, or one file"),
+        (["extract", "en.txt", "en.txt", "-o", "x.tsv"], "repeats no noun or name with a known translation"),
+        (["extract", "b.tmx", "-o", "x.tsv"], "b.tmx has several languages: add --from CODE and --to CODE"),
+        (["convert", "b.tbx", "-o", "x.tsv", "--model", "m"], "--model is for docmt terms extract"),
         (["check"], "FILE"),
     ],
 )  # fmt: skip
@@ -76,6 +85,7 @@ def test_what_is_refused(arguments, message, here):
     (here / "c.csv").write_text("source,target,case\ncat,chat,yes\ncat,matou,no\n")
     (here / "d.csv").write_text("source,target,case\ncat,chat,yes\n")
     (here / "empty.tsv").touch()
+    (here / "en.txt").write_text("One sentence.\n")
     outcome = call("terms", *arguments)
     assert outcome.status == 2
     assert_one_sentence(outcome.err, message)
@@ -120,3 +130,66 @@ def test_a_title_above_the_names_of_columns_is_told(tmp_path):
         "  looks wrong, but is used: 1",
         "    line 1: stands above the names of the columns and is not used",
     ]
+
+
+def write_documents(here):
+    """Write two sides that say most words in one way, and "report" in two."""
+    names = ["council", "member", "country", "budget", "citizen", "market", "treaty", "region"]
+    others = ["conseil", "membre", "pays", "budget", "citoyen", "marché", "traité", "région"]
+    pairs = list(zip(names, others, strict=True))
+    rows = [(f"The {one} saw the {two}.", f"Le {a} a vu le {b}.") for one, a in pairs for two, b in pairs if one != two]
+    for number in range(4):
+        word = "rapport" if number else "bilan"
+        rows += [(f"The report of the {one}.", f"Le {word} du {a}.") for one, a in pairs]
+    for name, side in (("s.en", 0), ("s.fr", 1)):
+        (here / name).write_text("\n".join(row[side] for row in rows) + "\n")
+    (here / "s.jsonl").write_text("".join(
+        json.dumps({"document": "a", "source": one, "target": other}) + "\n" for one, other in rows
+    ))  # fmt: skip
+    units = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{one}</seg></tuv><tuv xml:lang="fr"><seg>{other}</seg></tuv></tu>'
+        for one, other in rows
+    )
+    (here / "s.tmx").write_text(f'<tmx version="1.4"><header/><body>{units}</body></tmx>')
+
+
+def test_extract_proposes_what_is_translated_in_several_ways_first(here):
+    write_documents(here)
+    texts = []
+    for files in (["s.en", "s.fr"], ["s.jsonl"], ["s.tmx"]):
+        outcome = call("terms", "extract", *files, "-o", "out.tsv", "--from", "en", "--to", "fr")
+        assert outcome.status == 0, outcome.err
+        assert re.search(r"terms in out\.tsv: \d+; read them before use", outcome.err)
+        texts.append((here / "out.tsv").read_text())
+    assert texts[0] == texts[1] == texts[2]
+    rows = [line.split("\t") for line in texts[0].splitlines()]
+    assert rows[1] == ["report", "rapport", "en", "fr", "", "", "", "24 of 32; bilan (8)"]
+    assert {row[0]: row[1] for row in rows[2:]}["treaty"] == "traité"
+    glossary = Glossary.read(here / "out.tsv", languages=("en", "fr"))
+    assert glossary.terms[0].targets == ("rapport",) and not glossary.skipped and not glossary.remarks
+
+
+def test_extract_aligns_by_a_model(here):
+    (here / "s.en").write_text(
+        "The committee met.\nI thank the committee.\nHere is the committee.\nWe like a committee.\n"
+    )
+    (here / "s.fr").write_text(
+        "La commission s'est réunie.\nJe remercie la commission.\nVoici le comité.\nNous aimons une commission.\n"
+    )
+    assert call("terms", "extract", "s.en", "s.fr", "-o", "out.tsv", "--model", "en-fr-sentence").status == 0
+    assert (here / "out.tsv").read_text().splitlines()[1:] == [
+        "committee\tcommission\ten\tfr\t\t\t\t3 of 4; comité (1)"
+    ]
+
+
+def test_a_consistent_translation_says_what_it_changed(here, monkeypatch):
+    sentences = ["Mr Brok is here.", "I thank Mr Brok.", "We know Mr Brok.", "Mr Brok has left.", "He said that."]
+    (here / "in.txt").write_text("\n".join(sentences) + "\n")
+    common = ["translate", "en-fr-sentence", "in.txt", "--layout", "lines", "--beam", "1"]
+    fails(*common, "--terms-report", "r.tsv", message="--terms-report lists the terms of --terms or --consistent")
+    fails(*common, "--consistent", "--search.sampling", message="terms need the beam search of docmt")
+    outcome = call(*common, "--consistent", "-o", "out.txt", "--terms-report", "r.tsv")
+    assert outcome.status == 0, outcome.err
+    assert outcome.err.splitlines()[-1] == "docmt: terms: 0 asked, 0 met (r.tsv)"
+    assert (here / "r.tsv").read_text() == ("document\tsentence\tterm\twanted\tfound\tstatus\tloss\treplaced\n")
+    assert len((here / "out.txt").read_text().splitlines()) == 5

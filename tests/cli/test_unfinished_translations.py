@@ -56,6 +56,7 @@ INPUTS = {
     "n best": (JSONL, "in.jsonl", ["--n-best", 2, "--format", "jsonl"]),
     "sampled": (TEXT, "in.txt", ["--sampling", "--seed", 3]),
     "carried": (TEXT, "in.txt", ["--overlap", 2]),
+    "consistent": (JSONL, "in.jsonl", ["--consistent", "--format", "text"]),  # scores differ in last digits
     "compressed": (TEXT, "in.txt", []),
 }
 

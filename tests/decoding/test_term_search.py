@@ -189,7 +189,7 @@ def test_a_sentence_that_is_a_term_is_its_first_translation(translator):
 
 
 def test_what_is_not_to_be_translated_may_cost_anything(translator, monkeypatch):
-    monkeypatch.setattr("docmt.decoding.term_search.MOST_LOSS", 1.0)
+    monkeypatch.setattr("docmt.decoding.term_search.TermSearch.most_loss", 1.0)
     terms = Glossary(translator.languages, (Term("SafeDrive", ("SafeDrive",), keep=True),))
     text = "SafeDrive is new, see https://example.org/SafeDrive now."
     (sentence,) = translator.with_terms(terms).translate(docmt.Document.from_sentences([text]))

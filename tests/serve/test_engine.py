@@ -219,7 +219,7 @@ def test_supplied_translations_and_resumed_works(models):
         other = await engine.submit("group", document, targets=[*first[:6], "an edit"]).result()
         point = whole[0].resume_point
         resumed = await engine.submit("group", document, resume_point=point).result()
-        with pytest.raises(DocmtError, match="there are 21 translations for 20 sentences"):
+        with pytest.raises(DocmtError, match="20 sentences cannot have 21 translations"):
             await engine.submit("group", document, targets=["a"] * 21).result()
         return whole, rest, other, resumed, await engine.submit("group", document, targets=["a"] * 20).result()
 

@@ -126,7 +126,7 @@ def test_texts_with_glossaries(client, server):
     headers = {"authorization": f"DeepL-Auth-Key {server[1]}"}
     values = {"text": english, "target_lang": "MT", "source_lang": "EN", "glossary_id": there.glossary_id}
     answer = httpx.post(f"{server[0]}/v2/translate", json=values, headers=headers)
-    assert answer.headers["x-docmt-terms"] == "asked=2 met=2 refused=0 lost=0 forbidden=0"
+    assert answer.headers["x-docmt-terms"] == "asked=2 met=2 refused=0 lost=0 forbidden=0 protected=0"
     without = httpx.post(f"{server[0]}/v2/translate", json={**values, "source_lang": ""}, headers=headers)
     assert without.status_code == 400 and "source_lang" in without.json()["message"]
 

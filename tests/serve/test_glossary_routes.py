@@ -35,9 +35,9 @@ def test_texts_say_what_became_of_terms(tmp_path):
     with running_service(tmp_path) as client:
         id = store(client)
         answer = client.post("/v1/translate", json={"text": TEXT, "glossary_id": id})
-        assert answer.headers["x-docmt-terms"] == "asked=4 met=2 refused=0 lost=2 forbidden=0"
+        assert answer.headers["x-docmt-terms"] == "asked=4 met=2 refused=0 lost=2 forbidden=0 protected=0"
         data = answer.json()
-        assert data["terms"] == {"asked": 4, "met": 2, "refused": 0, "lost": 2, "forbidden": 0}
+        assert data["terms"] == {"asked": 4, "met": 2, "refused": 0, "lost": 2, "forbidden": 0, "protected": 0}
         assert statuses(data["sentences"]) == [("cat", "met"), ("dogs", "lost"), ("cat", "met"), ("dogs", "lost")]
         assert data["sentences"][0]["terms"][0]["wanted"] == ["cat", "chat"]
         plain = client.post("/v1/translate", json={"text": TEXT})
@@ -60,7 +60,7 @@ def test_documents_keep_terms_over_edits_deletion_and_restarts(tmp_path):
         client.get(f"/v1/documents/{id}/events")
         path = f"/v1/documents/{id}"
         status = client.get(path).json()
-        assert status["terms"] == {"asked": 4, "met": 2, "refused": 0, "lost": 2, "forbidden": 0}
+        assert status["terms"] == {"asked": 4, "met": 2, "refused": 0, "lost": 2, "forbidden": 0, "protected": 0}
         assert status["glossary_ids"] == [glossary]
         rows = client.get(f"{path}/sentences").json()["sentences"]
         assert statuses(rows) == [("cat", "met"), ("dogs", "lost"), ("cat", "met"), ("dogs", "lost")]

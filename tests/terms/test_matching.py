@@ -178,6 +178,12 @@ def test_many_terms_with_the_same_first_word_are_found_fast():
     assert len(calls) < 100
 
 
+def test_invisible_characters_are_no_words():
+    matcher = TermMatcher(Glossary.from_pairs({"cat": "chat"}, ("en", "fr")))
+    (found,) = matcher.find("The \u200b cat \u200e\u2060.")
+    assert found.span == (6, 9) and matcher.match([found], "Le \u200b chat.") == [((5, 9), True)]
+
+
 def test_terms_that_begin_alike_are_told_apart():
     """They are found as if each were alone, and a sentence costs what it would with a few of them."""
     endings = [f"{number} b{number} {'c ' * (number % 40)}d" for number in range(300)]

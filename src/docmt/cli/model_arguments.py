@@ -173,7 +173,8 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
         settings["protect"] = options.read_patterns()
     name, search = options.model if model is None else model, settings.get("search", SearchConfig())
     paths, memories, reuse = (getattr(options, each, []) for each in ("terms", "memory", "reuse"))
-    search.check_terms(paths)
+    consistent = getattr(options, "consistent", False)
+    search.check_terms(paths or consistent)
     search.check_terms(memories or reuse, "memories")
     languages = read_languages(name) if paths or memories or reuse else ("", "")
     glossary = Glossary.read(*paths, languages=languages) if paths else None
@@ -189,7 +190,8 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
             _log.warning(f"{row.path}, line {row.line}: skipped: {row.reason}")
         if (more := len(glossary.skipped) - _MAX_SKIPPED) > 0:
             _log.warning(f"{more} more rows are skipped: docmt terms check lists them")
-        translator = translator.with_terms(glossary, options.terms_mode)
+    if glossary is not None or consistent:
+        translator = translator.with_terms(glossary, options.terms_mode, consistent)
     if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular, file_checksum, parse_json, read_bytes
+from docmt.core.plain_text import align_columns
 from docmt.text import Side, Tokenizer, load_tokenizer
 from docmt.text.tokenizer import SIDES
 
@@ -139,26 +140,23 @@ def _parse(kind: Any, value: Any, name: str) -> Any:
 def format_statistics(statistics: CorpusStatistics) -> str:
     """Return the statistics as text: a table with a column for each split, then skipped pairs."""
     splits = statistics.splits
-    rows: list[tuple[str, list[str]]] = [
-        ("", list(splits)),
-        *(
-            (name.replace("_", " "), [f"{getattr(split, name):,}" for split in splits.values()])
-            for name in ("documents", "sentences", "instances", "source_tokens", "target_tokens")
-        ),
-        ("sentences per instance", [f"{split.sentences_per_instance:.1f}" for split in splits.values()]),
-        ("tokens per instance", [f"{split.tokens_per_instance:.1f}" for split in splits.values()]),
-        ("longest sentence (tokens)", [f"{split.longest_cost:,}" for split in splits.values()]),
-        (f"sentences of {statistics.instance_tokens} tokens or more", [f"{s.over_limit:,}" for s in splits.values()]),
+    values = splits.values()
+    counts = ("documents", "sentences", "instances", "source_tokens", "target_tokens")
+    rows = [
+        ["", *splits],
+        *([name.replace("_", " "), *(f"{getattr(split, name):,}" for split in values)] for name in counts),
+        ["sentences per instance", *(f"{split.sentences_per_instance:.1f}" for split in values)],
+        ["tokens per instance", *(f"{split.tokens_per_instance:.1f}" for split in values)],
+        ["longest sentence (tokens)", *(f"{split.longest_cost:,}" for split in values)],
+        [f"sentences of {statistics.instance_tokens} tokens or more", *(f"{split.over_limit:,}" for split in values)],
     ]
-    title_width = max(len(title) for title, _ in rows)
-    width = max(len(cell) for _, cells in rows for cell in cells)
     languages = f"{statistics.source_language or 'source'} to {statistics.target_language or 'target'}"
-    lines = [f"{languages}, {statistics.tokenizer} vocabulary of {statistics.vocabulary_size:,}", ""]
-    lines += [title.ljust(title_width) + "".join(f"  {cell:>{width}}" for cell in cells) for title, cells in rows]
+    head = f"{languages}, {statistics.tokenizer} vocabulary of {statistics.vocabulary_size:,}"
+    lines = [head, "", *align_columns(rows)]
     lines += ["", "Tokens per instance and of a sentence: the longer side, with <s> and </s>. Nothing is cut."]
     for name, split in splits.items():
-        for corpus, counts in split.corpora.items():
-            lines.append(f"{name}: {counts.documents:,} documents, {counts.sentences:,} sentences from {corpus}")
+        for corpus, size in split.corpora.items():
+            lines.append(f"{name}: {size.documents:,} documents, {size.sentences:,} sentences from {corpus}")
         lines.append(f"{name}: longest is sentence {split.longest_sentence} of document {split.longest_document}")
         for reason, count in split.skipped.items():
             locations = split.skipped_examples.get(reason, [])

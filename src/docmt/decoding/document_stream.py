@@ -214,6 +214,24 @@ class DocumentStream:
             on_sentences(sum(span.last for span in remaining))
             yield remaining
 
+    def translate_whole(self, on_sentences: OnSentences) -> Iterator[list[TranslatedSpan]]:
+        """Yield the spans of `translate` as one of each document, as soon as it ends or fails."""
+        held: dict[int, list[TranslatedSpan]] = {}
+        for group in self.translate(on_sentences):
+            ready = list[TranslatedSpan]()
+            for span in group:
+                spans = held.setdefault(span.document, [])
+                if not span.error:
+                    spans.append(span)
+                if span.error or span.last == self._sizes[span.document]:
+                    if spans:
+                        hypotheses = join_spans(spans, self._config, spans[0].first)
+                        ready.append(replace(spans[-1], first=spans[0].first, hypotheses=hypotheses))
+                    ready += [span] * (span.error is not None)
+                    held.pop(span.document)
+            if ready:
+                yield ready
+
     def find_ready(self, tokens: int) -> tuple[list[int], list[int]]:
         """Return the next instances that wait for no others, up to the first beyond so many tokens, and their costs."""
         left = np.flatnonzero(~self._done)

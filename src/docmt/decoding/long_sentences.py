@@ -142,6 +142,7 @@ class PieceTranslator(Protocol):
     patterns: tuple[str, ...]
     tokenizer: Tokenizer
     terms: TermMatcher | None
+    consistent: bool
 
     def encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]: ...
     def prepare(self, document: Document) -> PreparedDocument: ...

@@ -20,8 +20,8 @@ from docmt.decoding.search_rules import FramedRules, SearchRow, WordIds, choose_
 from docmt.decoding.translation_results import Hypothesis
 from docmt.text import SpecialTokens
 
-OPENING_BEAM = 2
-"""Beam of a search of openings alone, and the most of one after them."""
+OPENING_BEAM, REST_BEAM = 4, 2
+"""Beam of a search of openings alone, in which articles may change, and the most of one after them."""
 
 
 class Opening(NamedTuple):

@@ -60,6 +60,12 @@ def complete_translations(
         with_terms = {key: pieces for key, pieces in with_terms.items() if key not in given}
         missing |= count_missing(find_doubtful(sources, with_terms), align)
     changed = given | changed
+    if translator.consistent:
+        from docmt.decoding.consistency import make_consistent  # imported here: it reads lists of words
+
+        searches = align, search_openings
+        translations, consistent = make_consistent(translator, sources, translations, changed, given, *searches)
+        changed |= consistent
     by_document: list[tuple[dict[int, Rows], set[int]]] = [({}, set()) for _ in sources]
     for (document, number), sentences in changed.items():
         by_document[document][0][number] = sentences

@@ -11,19 +11,20 @@ from docmt.decoding.translation_results import TermStatus, TermUse
 from docmt.terms.glossary import Glossary, Term
 from docmt.terms.matching import Occurrence, TermMatcher
 
-TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss")
+TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss", "replaced")
 UNMET = ("refused", "lost", "forbidden", "protected")
 """States of terms that a translation lacks."""
 
 
 def make_row(document: str, sentence: int, use: TermUse) -> list[Any]:
     """Return the row of an occurrence, in the order of `TERM_COLUMNS`; sentence: from 1."""
-    return [document, sentence, use.term, "|".join(use.wanted), use.found, use.status, round(use.loss, 2)]
+    loss, wanted = round(use.loss, 2), "|".join(use.wanted)
+    return [document, sentence, use.term, wanted, use.found, use.status, loss, use.replaced]
 
 
 def count_statuses(statuses: Iterable[str]) -> dict[str, int]:
     """Return how many terms were asked and met, and how many are in each state of `UNMET`."""
-    counts = Counter(statuses)
+    counts = Counter(status for status in statuses if status != "consistent")
     unmet = {status: counts[status] for status in UNMET}
     return {"asked": counts.total(), "met": counts.total() - sum(unmet.values()), **unmet}
 
@@ -32,6 +33,7 @@ def summarize_terms(statuses: Mapping[str, int]) -> str:
     """Return how many terms are in each state, as one line."""
     counts = count_statuses(Counter(statuses).elements())
     parts = [f"{count:,} {name}" for name, count in counts.items() if count or name not in UNMET]
+    parts += [f"{statuses['consistent']:,} made consistent"] if statuses.get("consistent") else []
     return f"terms: {', '.join(parts)}"
 
 
@@ -43,14 +45,15 @@ def render_rows(rows: Iterable[Sequence[Any]]) -> str:
 
 def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str]) -> list[TermUse]:
     """Return what became of the terms of a sentence in another translation, which no search has made."""
-    terms = [Term(use.term, use.wanted, (use.found,) if use.status == "forbidden" else ()) for use in uses]
-    occurrences = [Occurrence(term, use.span) for term, use in zip(terms, uses, strict=True)]
+    asked = [use for use in uses if use.status != "protected"]
+    terms = [Term(use.term, use.wanted, (use.found,) if use.status == "forbidden" else ()) for use in asked]
+    occurrences = [Occurrence(term, use.span) for term, use in zip(terms, asked, strict=True)]
     matches = TermMatcher(Glossary(languages, ())).match(occurrences, target)
-    reviewed = []
-    for use, match in zip(uses, matches, strict=True):
+    reviewed = [use for use in uses if use.status == "protected"]
+    for use, match in zip(asked, matches, strict=True):
         status: TermStatus = "lost" if use.wanted else "forbidden"
         found = "" if use.wanted else use.found
         if match is not None:
             status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
         reviewed.append(replace(use, found=found, status=status, loss=0.0))
-    return reviewed
+    return sorted(reviewed, key=lambda use: use.span)

@@ -30,11 +30,9 @@ from docmt.documents.words import Span, WordLink, find_words, has_words
 from docmt.formats.language_codes import primary_language
 from docmt.terms.matching import Match, Occurrence, TermMatcher
 
-MOST_LOSS = 10.0
-"""Log-probability (nats) that a sentence may lose for each term, in the mode prefer."""
 _LITTLE_LOSS = 5.0
 """Log-probability (nats) up to which a translation that goes on as before is taken without another search."""
-_FREE = ((0, 0), (1, 1), (2, 2))
+_FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
 """How many words earlier an opening may end before a term, and the free tokens in their place."""
 _ELIDING = frozenset(["fr", "it", "ca", "oc"])
 """Languages whose articles lose a vowel: l'eau."""
@@ -48,7 +46,7 @@ SearchOpenings = Callable[
 
 
 @dataclass
-class _Case:
+class Case:
     """A sentence with terms, and its translation so far."""
 
     key: Key
@@ -141,6 +139,9 @@ class _Place:
 class TermSearch:
     """Second search of sentences that lack terms."""
 
+    most_loss = 10.0
+    """log-probability (nats) that a sentence may lose for each term, in the mode prefer"""
+
     def __init__(
         self, translator: PieceTranslator, matcher: TermMatcher, align: Align, search_openings: SearchOpenings
     ) -> None:
@@ -175,7 +176,7 @@ class TermSearch:
             self._search(waiting)
         described = {case.key: list(rows[case.key]) for case in cases}
         for case in cases:
-            described[case.key][case.part] = replace(case.sentence, terms=tuple(self._describe(case)))
+            described[case.key][case.part] = replace(case.sentence, terms=(*case.sentence.terms, *self._describe(case)))
         same = [
             key for key, pieces in described.items() if key not in changed and pieces[0].target == rows[key][0].target
         ]
@@ -185,7 +186,7 @@ class TermSearch:
         made = zip(translations, sentences, strict=True)
         return [replace(each, sentences=tuple(others)) for each, others in made], described
 
-    def _make_cases(self, key: Key, pieces: Rows, is_changed: bool) -> list[_Case]:
+    def _make_cases(self, key: Key, pieces: Rows, is_changed: bool) -> list[Case]:
         """Return the cases of a sentence, one for each piece with terms."""
         cases = []
         for part, sentence in enumerate(pieces):
@@ -198,7 +199,7 @@ class TermSearch:
                 self._documents.append(self._translator.prepare(Document.from_sentences([sentence.source])))
                 self._translations.append([sentence])
             matches = self._match(occurrences, sentence.target)
-            cases.append(_Case(key, part, document, number, sentence, occurrences, protected, matches))
+            cases.append(Case(key, part, document, number, sentence, occurrences, protected, matches))
         return cases
 
     def _match(self, occurrences: Sequence[Occurrence], target: str) -> list[Match | None]:
@@ -219,7 +220,7 @@ class TermSearch:
         protection, language = self._translator.protection, self._translator.languages[side]
         return [each.span for each in find_protected(text, language, extra=protection.patterns)] if protection else []
 
-    def _read(self, case: _Case) -> tuple[str, str]:
+    def _read(self, case: Case) -> tuple[str, str]:
         """Return what the model read and wrote of a sentence, without protected texts."""
         protection, sentence = self._translator.protection, case.sentence
         source = protection.hide(sentence.source) if protection else sentence.source
@@ -229,7 +230,7 @@ class TermSearch:
         """Return the target texts of word ids."""
         return [unwrap_lines(text).strip() for text in self._translator.tokenizer.decode_batch(sentences, "target")]
 
-    def _search(self, cases: Sequence[_Case]) -> None:
+    def _search(self, cases: Sequence[Case]) -> None:
         """Search the first missing term of each sentence."""
         pairs = [self._read(case) for case in cases]
         links, places = self._link(cases, pairs), list[_Place]()
@@ -266,13 +267,13 @@ class TermSearch:
             self._change(cases[index], change, change.is_accepted and (change.is_free or index not in lacking))
 
     def _choose_all(
-        self, cases: Sequence[_Case], places: Sequence[_Place], found: Mapping[int, Sequence[Hypothesis]]
+        self, cases: Sequence[Case], places: Sequence[_Place], found: Mapping[int, Sequence[Hypothesis]]
     ) -> dict[int, _Change]:
         """Return the best change of each sentence that has one; found: hypotheses by the numbers of cases."""
         chosen = {n: self._choose(cases[n], places[n], hypotheses) for n, hypotheses in found.items() if hypotheses}
         return {number: change for number, change in chosen.items() if change}
 
-    def _find_lacking(self, cases: Sequence[_Case], changes: Mapping[int, _Change]) -> set[int]:
+    def _find_lacking(self, cases: Sequence[Case], changes: Mapping[int, _Change]) -> set[int]:
         """Return the changes whose sentences lack text that they had before."""
         numbers = {index: (cases[index].document, cases[index].number) for index in changes}
         doubtful = find_doubtful(self._documents, {numbers[n]: [each.sentence] for n, each in changes.items()})
@@ -291,9 +292,7 @@ class TermSearch:
         free = (each for each in places if each.number is not None and not each.overlaps(spans))
         return next(free, places[0])
 
-    def _run(
-        self, rows: Sequence[tuple[_Case, Sequence[list[int]]]], stops: bool
-    ) -> list[tuple[int, list[Hypothesis]]]:
+    def _run(self, rows: Sequence[tuple[Case, Sequence[list[int]]]], stops: bool) -> list[tuple[int, list[Hypothesis]]]:
         """Return what a search finds for the openings of each case."""
         needed = sorted({case.document for case, each in rows if each})  # others need not be read, nor their drafts
         numbers = {document: number for number, document in enumerate(needed)}
@@ -303,7 +302,7 @@ class TermSearch:
         results = iter(self._search_openings(documents, targets, openings) if openings else [])
         return [(n, [found for _ in each for found in next(results)]) for n, (_, each) in enumerate(rows)]
 
-    def _link(self, cases: Sequence[_Case], texts: Sequence[tuple[str, str]]) -> list[Sequence[WordLink]]:
+    def _link(self, cases: Sequence[Case], texts: Sequence[tuple[str, str]]) -> list[Sequence[WordLink]]:
         """Return the links of the sentences, each read within its document."""
         wanted: dict[int, dict[int, tuple[str, str]]] = {}
         for case, pair in zip(cases, texts, strict=True):
@@ -367,7 +366,7 @@ class TermSearch:
                 return [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
         return []
 
-    def _choose(self, case: _Case, place: _Place, hypotheses: Sequence[Hypothesis]) -> _Change | None:
+    def _choose(self, case: Case, place: _Place, hypotheses: Sequence[Hypothesis]) -> _Change | None:
         """Return the best new translation of a sentence, if one meets more terms.
 
         A translation without the word that stood for the term is better. Terms that are kept, and sentences that are
@@ -386,7 +385,7 @@ class TermSearch:
             if count > met and not hypothesis.at_limit and self._count_faults(case, target, matches) <= faults:
                 is_replaced = bool(replaced) and target.count(replaced) < sentence.target.count(replaced)
                 loss = sentence.score - hypothesis.sentence_scores[0]
-                is_accepted = is_free or loss <= MOST_LOSS * (count - met)
+                is_accepted = is_free or loss <= self.most_loss * (count - met)
                 rank = (
                     is_accepted,
                     count,
@@ -407,7 +406,7 @@ class TermSearch:
         )
         return _Change(new, matches, loss, is_free, is_accepted)
 
-    def _change(self, case: _Case, change: _Change, is_accepted: bool) -> None:
+    def _change(self, case: Case, change: _Change, is_accepted: bool) -> None:
         """Take a new translation of a sentence, or note that it is refused."""
         gained = [n for n, each in enumerate(change.matches) if each is not None and case.matches[n] is None]
         if not is_accepted:
@@ -417,7 +416,7 @@ class TermSearch:
         case.searched |= set(gained)
         self._translations[case.document][case.number] = case.sentence
 
-    def _count_faults(self, case: _Case, target: str, matches: Sequence[Match | None]) -> int:
+    def _count_faults(self, case: Case, target: str, matches: Sequence[Match | None]) -> int:
         """Return how many numbers a translation loses or adds, beside those of terms that are met."""
         pairs = [(each.span, match.span) for each, match in zip(case.occurrences, matches, strict=True) if match]
         source = _blank(case.sentence.source, [one for one, _ in pairs])
@@ -428,7 +427,7 @@ class TermSearch:
             )
         )
 
-    def _describe(self, case: _Case) -> list[TermUse]:
+    def _describe(self, case: Case) -> list[TermUse]:
         """Return what became of each term of a sentence."""
         uses = []
         for number, (occurrence, match) in enumerate(zip(case.occurrences, case.matches, strict=True)):

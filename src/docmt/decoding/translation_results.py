@@ -277,10 +277,10 @@ def _fit_numbers(numbers: Sequence[float], count: int) -> list[float]:
     return ([*numbers[: count - 1], sum(numbers[count - 1 :])] + [0] * (count - len(numbers)))[:count]
 
 
-TermStatus = Literal["met", "other_form", "second_search", "refused", "lost", "forbidden", "protected"]
+TermStatus = Literal["met", "other_form", "second_search", "refused", "lost", "forbidden", "protected", "consistent"]
 """met: as the glossary has it; other_form: in another form; second_search: met by it; refused: it would cost too much;
 lost: no search met it; forbidden: it has no target, and a forbidden translation stands there; protected: it stands in
-text that stays as it is."""
+text that stays as it is; consistent: no term of a glossary, but translated as elsewhere in the document."""
 
 
 @dataclass(frozen=True)
@@ -298,6 +298,8 @@ class TermUse:
     status: TermStatus
     loss: float = 0.0
     """log-probability (nats) that the terms of the sentence cost, or that this one would"""
+    replaced: str = ""
+    """consistent: the words that stood there"""
 
 
 @dataclass(frozen=True)

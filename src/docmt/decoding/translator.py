@@ -27,7 +27,7 @@ from docmt.decoding.document_stream import DocumentStream, OpenDocument, transla
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
 from docmt.decoding.long_sentences import align_selected, cut_long_sentences
-from docmt.decoding.openings import OPENING_BEAM, Opening, search_openings
+from docmt.decoding.openings import OPENING_BEAM, REST_BEAM, Opening, search_openings
 from docmt.decoding.sampling import count_copies
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
@@ -110,6 +110,7 @@ class Translator:
         for member in self.models:
             check_context(search, context, member.config)
         self.terms: TermMatcher | None = None
+        self.consistent = False
         self.memory: Memory | None = None
         drafter = load_common_drafter(self._paths, self._model, self.tokenizer, precision)
         self._drafter = drafter and replace(drafter, batch_tokens=batch_tokens)
@@ -162,11 +163,10 @@ class Translator:
         logged. terms: see `with_terms`, in place of those of this translator. Raises DocmtError for any other type.
         """
         if terms is not None:
-            return self.with_terms(terms).translate(source)
+            return self.with_terms(terms, consistent=self.consistent).translate(source)
         if not isinstance(source, list | tuple):
             return self.translate([source])[0]
-        translations = self.translate_all(source)
-        pairs = list(zip(source, translations, strict=True))
+        pairs = list(zip(source, self.translate_all(source), strict=True))
         log_warnings(translation for text, translation in pairs if isinstance(text, str))
         return [translation.text() if isinstance(text, str) else translation for text, translation in pairs]
 
@@ -191,7 +191,7 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """See `search_openings`."""
         words, stops = [each.words for each in sources], any(each.stops for each in openings)
-        beam = min(self.search.beam + OPENING_BEAM * stops, OPENING_BEAM)
+        beam = OPENING_BEAM if stops else min(self.search.beam, REST_BEAM)
         search = replace(self.search, beam=beam, n_best=beam)
         settings = {**self._context_settings, "drafts": self.draft_documents(words), "config": search}
         with precision_context(self._model, self.precision):
@@ -349,9 +349,7 @@ class Translator:
         translations than sentences.
         """
         if len(targets) > len(document.whole):
-            raise DocmtError(
-                f"there are {len(targets)} translations for {len(document.whole)} sentences. Give at most one for each."
-            )
+            raise DocmtError(f"{len(document.whole)} sentences cannot have {len(targets)} translations. Give fewer.")
         pairs = zip(document.words, document.divide_targets(self.encode(targets, "target")), strict=False)
         return ResumePoint(len(targets), [[translation] for words, translation in pairs if words], is_supplied=True)
 
@@ -361,18 +359,20 @@ class Translator:
             check_context(search, self.context, member.config)
         other = copy(self)
         other.search = search
-        return other.with_terms(self.terms).with_memory(self.memory)
+        return other.with_terms(self.terms, consistent=self.consistent).with_memory(self.memory)
 
-    def with_terms(self, terms: Terms | TermMatcher | None, mode: TermMode = "prefer") -> Translator:
+    def with_terms(
+        self, terms: Terms | TermMatcher | None, mode: TermMode = "prefer", consistent: bool = False
+    ) -> Translator:
         """Return a translator with the same model, which is not copied, whose translations have these terms.
 
-        terms: a glossary, or a mapping as of `Glossary.from_pairs`. `TranslatedSentence.terms` says what became of
-        each. Raises DocmtError for terms that cannot be used, and for another search.
+        terms: a glossary, or a mapping as of `Glossary.from_pairs`. consistent: what a document repeats is translated
+        as it mostly is there. Raises DocmtError for terms that cannot be used, and for another search.
         """
         check_choice("mode", mode, get_args(TermMode))
-        self.search.check_terms(terms)
+        self.search.check_terms(terms or consistent)
         other = copy(self)
-        other.terms = make_matcher(terms, self.languages, mode)
+        other.terms, other.consistent = make_matcher(terms, self.languages, mode), consistent
         return other
 
     def with_memory(self, memory: Memory | None) -> Translator:
@@ -387,7 +387,7 @@ class Translator:
     ) -> Iterator[list[PartialTranslation]]:
         """Yield partial translations with a progress bar; finished: sentences that were translated before."""
         with progress(self._title("translating"), sum(len(each.words) for each in documents), finished) as bar:
-            spans = stream.translate(bar.advance)
+            spans = (stream.translate_whole if self.consistent else stream.translate)(bar.advance)
             while True:
                 # The caller's code between two parts must not run in this precision.
                 with precision_context(self._model, self.precision):

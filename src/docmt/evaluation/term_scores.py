@@ -74,22 +74,14 @@ class TermTask:
         made, ceiling = self._count(translations), self._count(references)
         forms = "simplemma" if self.matcher.target.has_table else "endings"
         for key in TERM_METRICS:
-            numbers = np.arange(len(translations)) if key == "consistency" else documents
             value, reference_value = (float(share_from_sums(each[key].sum(axis=0))) for each in (made, ceiling))
             signature = f"reference:{reference_value:.2f}"
             if key != "repeated":
                 signature += f"|asked:{made[key][:, 0].sum()}|forms:{forms}"
-            score = MetricScore(
-                value,
-                signature,
-                METRIC_NAMES[key],
-                made[key],
-                numbers,
-                share_from_sums,
-                lower_is_better=key == "repeated",
-                reference=reference_value,
-            )
-            scores[key] = score if made[key][:, 0].any() else None
+            numbers = np.arange(len(translations)) if key == "consistency" else documents
+            fields = value, signature, METRIC_NAMES[key], made[key], numbers, share_from_sums
+            is_asked = made[key][:, 0].any()
+            scores[key] = MetricScore(*fields, key == "repeated", reference_value) if is_asked else None
         return scores
 
     def _count(self, translations: Documents) -> dict[str, Statistics]:

@@ -160,21 +160,17 @@ class GlossaryStore:
                 dictionaries = {**dictionaries, pair: old | dictionaries[pair]}
             return _write(connection, owner, id, dictionaries)
 
-    def delete(self, owner: str, id: str, pair: Pair | None = None) -> None:
-        """Delete a glossary, or one of its dictionaries. Raises GlossaryError."""
+    def delete(self, owner: str, id: str = "", pair: Pair | None = None) -> None:
+        """Delete a glossary, or one of its dictionaries; without an id all of an owner. Raises GlossaryError."""
         with self._connect() as connection:
             if pair is not None:
                 _read(connection, owner, id, pair)
                 connection.execute("DELETE FROM dictionaries WHERE (id, source, target) = (?, ?, ?)", (id, *pair))
                 return
-            _find(connection, owner, id)
-            _delete(connection, [id])
-
-    def delete_all(self, owner: str) -> None:
-        """Delete the glossaries of an owner."""
-        with self._connect() as connection:
-            rows = connection.execute("SELECT id FROM glossaries WHERE owner = ?", (owner,)).fetchall()
-            _delete(connection, [id for (id,) in rows])
+            if id:
+                _find(connection, owner, id)
+            connection.execute("DELETE FROM glossaries WHERE owner = ? AND ? IN (id, '')", (owner, id))
+            connection.execute("DELETE FROM dictionaries WHERE id NOT IN (SELECT id FROM glossaries)")
 
     def find(self, owner: str, id: str) -> StoredGlossary:
         """Return a glossary. Raises GlossaryError, also for another owner's."""
@@ -224,11 +220,6 @@ def _find(connection: sqlite3.Connection, owner: str, id: str) -> StoredGlossary
     sizes = {(source, target): size for source, target, size in connection.execute(query, (id,))}
     name, created = row
     return StoredGlossary(id, name, created, sizes)
-
-
-def _delete(connection: sqlite3.Connection, ids: Sequence[str]) -> None:
-    for table in ("glossaries", "dictionaries"):
-        connection.executemany(f"DELETE FROM {table} WHERE id = ?", [(id,) for id in ids])
 
 
 def _read(connection: sqlite3.Connection, owner: str, id: str, pair: Pair) -> str:

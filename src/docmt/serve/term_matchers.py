@@ -33,7 +33,8 @@ class TermMatchers:
         self._recent: list[TermMatcher] = []  # the last one first
         self._lock = asyncio.Lock()
         builders = {pair: GlossaryBuilder(pair) for pair in languages.values()}
-        for file in map(read_entries, paths):
+        only = next(iter(builders)) if len(builders) == 1 else ("", "")
+        for file in (read_entries(path, only) for path in paths):
             problems = []
             for builder in builders.values():
                 try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -20,6 +20,8 @@ _PLURALS = {
     "it": ("[ei]$", "[^aeio]$"),
 }
 """Endings of the plural for words that are not base forms, and endings that do not tell."""
+_BEGINNING = 6
+"""Letters that the forms of a word mostly share."""
 
 
 def _load_simplemma(language: str) -> Any | None:
@@ -62,7 +64,7 @@ class WordForms:
 
     def _is_known(self, word: str) -> bool:
         """Return whether the table has a word."""
-        return self._simplemma is not None and self._simplemma.is_known(word, lang=self.language)
+        return self._simplemma is not None and word.isalpha() and self._simplemma.is_known(word, lang=self.language)
 
     def keys(self, word: str) -> set[str]:
         """Return keys of a word: two words without a common key are no forms of one word."""
@@ -109,3 +111,9 @@ class WordForms:
         for form, lemma in DEFAULT_DICTIONARY_FACTORY.get_dictionary(self.language).items():
             forms.setdefault(lemma.casefold(), []).append(form)
         return forms
+
+
+def choose_lemma(language: str) -> Callable[[str], str]:
+    """Return the function that gives all forms of a word one key: by the table, or else their beginning."""
+    forms = load_word_forms(language)
+    return forms.lemma if forms.has_table else lambda word: word.casefold()[:_BEGINNING]

@@ -97,15 +97,9 @@ class ScoredSystem:
     report: Report = field(default_factory=Report)
     """warnings and failures of the translation"""
 
-    def evaluate(
-        self,
-        references: Sequence[Documents],
-        documents: Sequence[int],
-        metrics: MetricConfig,
-        terms: TermTask | None = None,
-    ) -> Evaluation:
-        """Score some documents, given by index. references: [D] documents for each reference. terms: of these."""
-        sides = [self.hypotheses or [], *references]
+    def evaluate(self, command: EvaluateRun, documents: Sequence[int], terms: TermTask | None) -> Evaluation:
+        """Score some documents, given by index. terms: of these, if they are scored."""
+        metrics, sides = command.options.metrics, [self.hypotheses or [], *command.references]
         hypotheses, first, *more = ([texts[number] for number in documents] for texts in sides)
         instances = None
         if metrics.unit == "instance" and self.instances is not None:
@@ -217,9 +211,8 @@ class EvaluateRun:
         """Return the ids and source sentences of the documents that every system has translated."""
         corpus = [(document.id, document.source) for document in self.corpus]
         documents = corpus or list(read_documents(Path(str(self.options.source)), "source"))
-        check_document_counts(
-            len(documents), len(self.references[0]), str(self.options.source), self.options.reference[0]
-        )
+        counts = len(documents), len(self.references[0])
+        check_document_counts(*counts, str(self.options.source), next(iter(self.options.reference), ""))
         return [documents[number] for number in self.complete_documents()]
 
     def find_terms(self) -> TermTask | None:
@@ -227,12 +220,8 @@ class EvaluateRun:
         if self.matcher is None:
             return None
         sources = [sentences for _, sentences in self.read_sources()]
-        for source, number in zip(sources, self.complete_documents(), strict=True):
-            if len(source) != len(self.references[0][number]):
-                raise DocmtError(
-                    f"document {number + 1} has {len(source)} sentences in {self.options.source} but "
-                    f"{len(self.references[0][number])} in the reference: --terms needs pairs of sentences"
-                )
+        if list(map(len, sources)) != [len(self.references[0][number]) for number in self.complete_documents()]:
+            raise DocmtError(f"--terms needs pairs, but {self.options.source} has other sentences than the reference")
         return TermTask.from_sources(self.matcher, sources)
 
 
@@ -257,13 +246,8 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     models = [system.path for system in systems if system.is_model]
     files = [system.path for system in systems if not system.is_model]
     several, protocol, metric = len(systems) > 1, options.metrics.protocol, options.external.command
-    model_options = [
-        "output",
-        "device",
-        "precision",
-        "batch_tokens",
-        *([] if metric or options.glossaries else ["source"]),
-    ]
+    model_options = ["output", "device", "precision", "batch_tokens"]
+    model_options += [] if metric or options.glossaries else ["source"]
     if not models and (unused := changed(options, *model_options, "search", "context")):
         names = ", ".join(format_flag(name) for name in unused)
         _log.warning(f"{names}: no effect, because only files are scored")
@@ -412,7 +396,7 @@ def _score(command: EvaluateRun) -> int:
             terms = command.find_terms()
             with progress("scoring (systems)", len(command.systems)) as bar:
                 for system in command.systems:
-                    evaluations[system.name] = system.evaluate(command.references, documents, options.metrics, terms)
+                    evaluations[system.name] = system.evaluate(command, documents, terms)
                     bar.advance()
             format_scores = _compare_systems if several else _format_single_system
             values, lines, page = format_scores(command, evaluations, report.failures)
@@ -534,18 +518,8 @@ def report_alignment_errors(options: EvaluateOptions, systems: Sequence[ScoredSy
     for system in systems:
         if not system.is_model:
             raise DocmtError(f"{system.path} is a file, but --aer reads the attention of models: name models only")
-    others = (
-        "source",
-        "reference",
-        "glossaries",
-        "output",
-        "by_position",
-        "search",
-        "metrics",
-        "significance",
-        "external",
-    )
-    if unused := changed(options, *others):
+    others = ("source", "reference", "glossaries", "output", "by_position", "search", "metrics")
+    if unused := changed(options, *others, "significance", "external"):
         names = ", ".join(format_flag(name) for name in unused)
         raise DocmtError(f"--aer has no use for {names}: leave it out (it aligns the sentence pairs of its file)")
     check_outputs(options.json, options.markdown, inputs=[options.aer])

@@ -1,17 +1,21 @@
 """docmt terms check FILE...
 docmt terms convert FILE... -o FILE
+docmt terms extract SOURCE TARGET -o FILE
 
-Check or convert glossaries: TSV, CSV, TBX, TMX or JSON. `check` counts the terms of each file by languages, and lists
-rows that cannot be used, duplicates and contradictions; those between files need --from and --to. `convert` writes the
-terms of all files as one TSV or TBX 3 file.
+Check, convert or propose glossaries: TSV, CSV, TBX, TMX or JSON. `check` counts the terms of each file by languages,
+and lists rows that cannot be used, duplicates and contradictions; those between files need --from and --to. `convert`
+writes the terms of all files as one TSV or TBX 3 file. `extract` proposes terms from documents and their translations
+(two files, or a JSONL or TMX file with both sides), those first that were translated in several ways.
 
 usage:
     check FILE ... [--from CODE] [--to CODE] [--json FILE]
     convert FILE ... -o FILE [--from CODE] [--to CODE]
+    extract FILE [FILE] -o FILE [--from CODE] [--to CODE] [--model MODEL]
 
 examples:
     docmt terms check glossary.tsv
     docmt terms convert terms.tbx -o terms.tsv --from en --to fr
+    docmt terms extract report.docx rapport.docx -o terms.tsv --model en-fr
 """
 
 from __future__ import annotations
@@ -19,20 +23,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
+from docmt.checking import read_translation
+from docmt.checking.languages import detect_language
+from docmt.checking.renderings import Links, find_renderings, find_repeated_phrases, link_by_counts, most_common_text
 from docmt.cli.corpus_io import check_outputs
+from docmt.cli.model_arguments import read_languages
 from docmt.cli.options import Parser
 from docmt.cli.output import write_json
 from docmt.core.errors import USAGE_ERROR, DocmtError, printable
-from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.plain_text import STANDARD, plain_name, write_text
 from docmt.core.settings import MANY, option
+from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
-from docmt.terms import Glossary, SkippedRow
-from docmt.terms.glossary import GlossaryBuilder, list_pairs
+from docmt.formats.language_codes import is_same_language, primary_language
+from docmt.terms import Glossary, SkippedRow, Term
+from docmt.terms.glossary import GlossaryBuilder, clean_text, list_pairs
 from docmt.terms.glossary_files import read_entries
 from docmt.terms.glossary_output import find_writer
+from docmt.terms.glossary_tables import ALTERNATIVES
+from docmt.terms.word_forms import choose_lemma
 
+_LEAST_USES, _MOST_OTHERS = 3, 5
+"""Known translations of a term that is proposed, and other translations in its note."""
 _MAX_PAIRS = 40
 """Pairs of languages of a file in a report."""
 _log = logging.getLogger(__name__)
@@ -42,16 +57,18 @@ _log = logging.getLogger(__name__)
 class TermsOptions:
     """The options of the command."""
 
-    action: Literal["check", "convert"] = option(positional=True, metavar="check|convert")
-    """check: report what files hold; convert: write another file"""
+    action: Literal["check", "convert", "extract"] = option(positional=True, metavar="check|convert|extract")
+    """check: report what files hold; convert: write another file; extract: propose terms"""
     files: list[str] = option(positional=True, metavar="FILE")
-    """glossaries: TSV, CSV, TBX, TMX or JSON (-: standard input)"""
+    """glossaries: TSV, CSV, TBX, TMX or JSON (-: standard input); extract: translated documents"""
     source_language: str = option("", flags=("--from",), metavar="CODE")
     """source language (default of check: all)"""
     target_language: str = option("", flags=("--to",), metavar="CODE")
     """target language (default of check: all)"""
     output: str | None = option(None, flags=("-o",), metavar="FILE")
-    """convert: file to write, x.tsv or x.tbx"""
+    """convert, extract: file to write, x.tsv or x.tbx"""
+    model: str = option("", metavar="MODEL")
+    """extract: model that aligns the words; without one these are counted, which needs more text"""
     json: str | None = option(None, metavar="FILE")
     """check: write the report as JSON (-: to standard output)"""
     show: int = option(10, range=(0, MANY))
@@ -80,25 +97,91 @@ def terms_parser() -> Parser[TermsOptions]:
 
 
 def run_terms(arguments: Sequence[str]) -> int:
-    """Report on glossaries, or convert them."""
+    """Report on glossaries, convert them, or propose one."""
     options = terms_parser().parse(arguments)
     check_outputs(options.output, options.json, inputs=options.files)
-    return (_convert_files if options.action == "convert" else _check_files)(options)
-
-
-def _convert_files(options: TermsOptions) -> int:
+    if options.model and options.action != "extract":
+        raise DocmtError("--model is for docmt terms extract: leave it out")
+    if options.action == "check":
+        return _check_files(options)
     if not options.output:
-        raise DocmtError("docmt terms convert needs a file to write: add -o FILE.tsv or -o FILE.tbx")
+        raise DocmtError(f"docmt terms {options.action} needs a file to write: add -o FILE.tsv or -o FILE.tbx")
     if options.json:
         raise DocmtError("--json is for docmt terms check: leave it out")
-    render = find_writer(options.output)
+    (_convert_files if options.action == "convert" else _extract_terms)(options, options.output)
+    return 0
+
+
+def _extract_terms(options: TermsOptions, output: str) -> None:
+    """Write the nouns, names and phrases that documents repeat, with their most frequent translations."""
+    render = find_writer(output)
+    documents = _read_documents(options)
+    pairs = [pair for document in documents for pair in document]
+    known = read_languages(options.model) if options.model else ("", "")
+    languages = options.source_language or known[0], options.target_language or known[1]
+    codes = [primary_language(code) or detect_language([pair[n] for pair in pairs]) for n, code in enumerate(languages)]
+    lemmas = choose_lemma(codes[0]), choose_lemma(codes[1])
+    phrases = find_repeated_phrases([source for source, _ in pairs], codes[0], lemmas[0])
+    links = _align(options.model, documents) if options.model else link_by_counts(pairs, (codes[0], codes[1]), lemmas)
+    found = find_renderings(pairs, phrases, links, codes[1], lemmas[1])
+    found = [phrase for phrase in found if phrase.total >= _LEAST_USES and len(phrase.groups[0]) > 1]
+    found.sort(key=lambda phrase: (len(phrase.groups[0]) - phrase.total, -phrase.total, phrase.text))
+    terms: dict[str, Term] = {}
+    for phrase in found:
+        (target, problem), *others = [
+            clean_text(most_common_text([each.text for each in group])) for group in phrase.groups
+        ]
+        counts = [f"{text} ({len(group)})" for (text, _), group in zip(others, phrase.groups[1:], strict=True)]
+        note = f"{len(phrase.groups[0])} of {phrase.total}; {', '.join(counts[:_MOST_OTHERS])}".removesuffix("; ")
+        if not problem and ALTERNATIVES not in target:
+            terms.setdefault(phrase.text, Term(phrase.text, (target,), note=note))
+    if not terms:
+        raise DocmtError(f"{options.files[0]} repeats no noun or name with a known translation: give more text")
+    write_text(output, render(Glossary((codes[0], codes[1]), tuple(terms.values()))))
+    _log.info(f"terms in {output}: {len(terms):,}; read them before use, the least consistent are first")
+
+
+def _read_documents(options: TermsOptions) -> list[ParallelDocument]:
+    """Return documents and their translations. Raises DocmtError for files that cannot be read or paired."""
+    paths = options.files
+    if len(paths) > 2:
+        raise DocmtError("docmt terms extract reads a file and its translation, or one file with both: name these only")
+    if len(paths) == 1 and plain_name(paths[0]).lower().endswith(".tmx"):
+        file, wanted = read_entries(paths[0]), (options.source_language, options.target_language)
+        if not all(wanted):
+            raise DocmtError(f"{paths[0]} has several languages: add --from CODE and --to CODE")
+        rows = [[[each.text for each in unit.words if is_same_language(each.language, code)] for code in wanted]
+                for unit in file.entries]  # fmt: skip
+        sides = [[side[number][0] for side in rows if all(side)] for number in (0, 1)]
+        if not sides[0]:
+            raise DocmtError(
+                f"{paths[0]} has no sentence in both {' and '.join(wanted)}: docmt terms check lists its languages"
+            )
+        return [ParallelDocument(paths[0], tuple(sides[0]), tuple(sides[1]))]
+    paired = read_translation(Path(paths[0]), Path(paths[1]) if len(paths) > 1 else None)
+    for finding in paired.findings:
+        _log.warning(f"{finding.sentences[0].document}: skipped: {finding.message}")
+    return paired.documents
+
+
+def _align(model: str, documents: Sequence[ParallelDocument]) -> Links:
+    """Return the links of sentences, by their number over all documents."""
+    from docmt.decoding import Translator  # torch loads slowly
+
+    translator = Translator(model)
+    texts = [(Document.from_sentences(each.source), Document.from_sentences(each.target)) for each in documents]
+    aligned = translator.align(translator.score_all(texts))
+    return dict(enumerate(links for translation in aligned for links in translation.alignments()))
+
+
+def _convert_files(options: TermsOptions, output: str) -> None:
+    render = find_writer(output)
     glossary = Glossary.read(*options.files, languages=(options.source_language, options.target_language))
-    write_text(options.output, render(glossary))
+    write_text(output, render(glossary))
     if glossary.skipped:
         rows, first = len(glossary.skipped), glossary.skipped[0]
         skipped = "1 row is" if rows == 1 else f"{rows:,} rows are"
         _log.warning("%s skipped (first: %s, line %d: %s)", skipped, first.path, first.line, first.reason)
-    return 0
 
 
 def _check_files(options: TermsOptions) -> int:

@@ -140,7 +140,7 @@ def _manage_keys(options: ServeOptions, data: Path) -> int:
         print(secret)
     if options.revoke_key:
         keys.revoke(options.revoke_key)
-        GlossaryStore(data).delete_all(options.revoke_key)
+        GlossaryStore(data).delete(options.revoke_key)
     if options.list_keys:
         for key in keys.list_keys():
             dates = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}" if at else "never" for at in (key.created, key.used))

@@ -105,6 +105,8 @@ class TranslateOptions(SearchOptions, TermOptions):
     """list what was not translated in files with markup"""
     terms_report: str = option("", metavar="FILE")
     """list each occurrence of a term, tab-separated"""
+    consistent: bool = False
+    """translate what a document repeats as it mostly does"""
     reuse: list[str] = option([], metavar="FILE")
     """the same with an earlier version and its translation"""
     resume: bool = False
@@ -121,8 +123,8 @@ def parser() -> Parser[TranslateOptions]:
         "translate",
         TranslateOptions,
         __doc__,
-        common="output format fields protect terms terms_mode terms_report memory reuse bilingual report "
-        "resume search.beam input.layout input.join_lines device",
+        common="output format fields protect terms terms_mode terms_report consistent memory reuse bilingual "
+        "report resume search.beam input.layout device",
     )
 
 
@@ -130,8 +132,8 @@ def run(arguments: Sequence[str]) -> int:
     """Translate files. Return 2 if any of them failed."""
     options = parser().parse(arguments)
     outputs = _outputs(options)
-    if options.terms_report and not options.terms:
-        raise DocmtError("--terms-report lists the terms of --terms: add a glossary, or leave it out")
+    if options.terms_report and not (options.terms or options.consistent):
+        raise DocmtError("--terms-report lists the terms of --terms or --consistent: add one, or leave it out")
     check_bilingual(options.bilingual)
     if options.bilingual and len(outputs) > 1:
         raise DocmtError(f"--bilingual is one file, but there are {len(outputs)} inputs: translate them one by one")
@@ -163,7 +165,7 @@ def run(arguments: Sequence[str]) -> int:
     _report_skipped(files, options.report)
     status = report.log(len(outputs), written, "files", "translated")
     _log_partial(writers)
-    if options.terms:
+    if options.terms or options.consistent:
         report.log_terms(options.terms_report)
     if options.memory or options.reuse:
         report.log_memory()
@@ -211,7 +213,8 @@ def _fingerprint(translator: Translator, files: Sequence[TranslationJob], option
     search = {format_flag(f"search.{name}"): value for name, value in asdict(translator.search).items()}
     search |= {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": options.alignments}
-    others = {"--fields": options.fields, "--bilingual": options.bilingual, **describe_protection(translator)}
+    others = {"--fields": options.fields, "--bilingual": options.bilingual, "--consistent": options.consistent}
+    others |= describe_protection(translator)
     return {**facts, **{name: value for name, value in others.items() if value}, **search}
 
 
