@@ -221,6 +221,7 @@ CODED = [
     ("You have {count} files.", "Vous avez {count} fichiers.", True),
     ("You have {count} files.", "Vous avez des fichiers.", False),
     ("You have {a} of {b} files.", "Fichiers : {b}, dont {a}.", False),  # spaces that belong to codes
+    ('Click <x id="2"\n  ctype="image"/> it  now.', 'Cliquez <x id="2"\n  ctype="image"/> donc.', True),
 ]
 
 
@@ -263,3 +264,9 @@ def test_only_spaces_that_may_break_are_joined():
     assert [each.target for each in memory.entries[TEXT]] == ["C'est 10\u202f000\u00a0€ net\u00a0!", pairs[2][1]]
     assert memory.entries["你好 吗"][0].target == "你好"
     assert find(memory)[0] == "exact"  # spaces and apostrophes alone are no other translation
+
+
+def test_lines_of_subtitles_are_no_codes():
+    data = b"1\n00:00:01,000 --> 00:00:02,000\nThe cat\nsleeps.\n"
+    document = UnitDocuments(read_units(FORMATS["srt"], data, "a.srt"), "en").documents[0]
+    assert document.marked and Memory.from_pairs([(TEXT, TARGET)]).match(document)[0].target == TARGET

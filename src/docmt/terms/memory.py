@@ -15,11 +15,11 @@ from typing import Any, Literal, NamedTuple
 from docmt.core.errors import DocmtError
 from docmt.core.files import json_checksum
 from docmt.core.plain_text import decode_utf8, read_bytes
-from docmt.documents import Document, read_input, unwrap_lines
+from docmt.documents import Document, read_input
 from docmt.documents.input_formats import FORMATS, find_format, has_jsonl_name
 from docmt.documents.words import find_words, has_words, normalize_characters
 from docmt.formats.language_codes import format_language_tag, language_distance
-from docmt.formats.marked_text import fill, mark_pair, show
+from docmt.formats.marked_text import fill, join_spaces, mark_pair, show
 from docmt.formats.projection import Link
 from docmt.formats.unit_documents import find_sentences
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitPair, read_units
@@ -42,8 +42,6 @@ _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
 _BREAKS = re.compile(r"\n"), re.compile(r"\n\s*\n")
 """What separates paragraphs of text, without and with joined lines."""
-_SPACES = re.compile(r"[ \t]+")
-"""Spaces that may break."""
 _SINGLE = ("ph", "it", "ut", "x")
 _SOME = 20
 """Languages that a message lists."""
@@ -181,9 +179,7 @@ class Memory:
             marked = None if rank is None else mark_pair(source, target)
             key = make_key(source[0].text[source[1] : source[2]] if marked is None else marked[0])
             if marked is not None and key and marked[1].strip():
-                entries[key].append(
-                    _Entry(_SPACES.sub(" ", unwrap_lines(marked[1])).strip(), previous, rank or 0, date)
-                )
+                entries[key].append(_Entry(join_spaces(marked[1]), previous, rank or 0, date))
             previous = key
         return self.join(Memory(entries=entries)) if self.entries else Memory(self.languages, dict(entries))
 
