@@ -15,6 +15,7 @@ from docmt.decoding.translation_results import (
 from docmt.documents import Document
 from docmt.serve.engine import Overloaded
 from docmt.serve.term_matchers import TermMatchers
+from docmt.terms.matching import TermMatcher
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class FakeEngine:
         self.requests = []
         self.refusals = []
         self.error = None
+        self.searches = []
 
     async def wait(self):
         await asyncio.sleep(self.seconds)
@@ -136,12 +138,33 @@ class FakeEngine:
     def list_memories(self):
         return []
 
-    async def make_matcher(self, model, entries):
+    async def make_matcher(self, model, entries, glossary=None, mode="prefer"):
         languages = {each.name: (each.source_language, each.target_language) for each in self.describe_models()}
-        return await TermMatchers((), "prefer", languages).make(model, entries) if entries else None
+        base = await TermMatchers((), "prefer", languages).make(model, entries) if entries else None
+        return TermMatcher(glossary, mode, base) if glossary else base
 
     async def segment(self, model, text):
         return Document.from_text(text)
 
     async def align(self, model, pairs):
         return [link_words(*pair) for pair in pairs]
+
+    async def search_terms(self, model, document, targets, scores, terms):
+        """Add the targets of the terms of a sentence, except to one of birds."""
+        await self.wait()
+        self.searches.append(([document.sentences[number] for number in scores], terms.mode))
+        found = {}
+        for number in scores:
+            source, target, uses = document.sentences[number], targets[number], []
+            for each in terms.find(source):
+                wanted = each.term.targets[0]
+                is_met = wanted in target
+                target += f" {wanted}" * (not is_met and "birds" not in source)
+                status = "met" if is_met else "second_search" if wanted in target else "lost"
+                uses.append(
+                    TermUse(each.span, each.term.source, each.term.targets, wanted * (wanted in target), status, 1.0)
+                )
+            score, tokens = scores[number] if target == targets[number] else (-9.0, 3)
+            spans = (0, 0), (0, 0)
+            found[number] = TranslatedSentence(source, target, score, *spans, tokens=tokens, terms=tuple(uses))
+        return found

@@ -25,6 +25,8 @@ from docmt.serve import model_pool
 from docmt.serve.engine import Engine, Overloaded, UnknownModel
 from docmt.serve.model_pool import ModelNotLoaded, estimate_bytes
 from docmt.serve.work_queue import WorkQueue
+from docmt.terms import Glossary
+from docmt.terms.matching import TermMatcher
 from docmt.text import BpeTokenizer
 
 SEARCH = docmt.SearchConfig(beam=2, max_length_ratio=0.0, max_length_extra=4.0)
@@ -321,6 +323,25 @@ def test_a_long_document_is_cut_into_instances_once(models, monkeypatch):
     with running(models["group"]) as engine:
         parts, statistics = asyncio.run(translate(engine))
     assert len(targets(parts)) == 24 and statistics.batches > 3 and len(opened) == 1
+
+
+def test_a_search_for_terms_ends_whose_caller_has_left(models, monkeypatch):
+    def search(self, *arguments):
+        started.set()
+        while True:
+            between_steps()
+
+    async def leave(engine):
+        terms = TermMatcher(Glossary.from_pairs({"lamp": "lampe"}))
+        searching = asyncio.ensure_future(engine.search_terms("sentence", SHORT, [], {}, terms))
+        await asyncio.to_thread(started.wait)
+        searching.cancel()
+        return await engine.align("sentence", [("a lamp", "it is")])
+
+    started = threading.Event()
+    monkeypatch.setattr(docmt.Translator, "search_terms", search)
+    with running(models["sentence"]) as engine:
+        assert len(asyncio.run(leave(engine))) == 1
 
 
 def test_a_caller_who_leaves_during_an_alignment_stops_nothing(models, monkeypatch):

@@ -75,9 +75,9 @@ def test_documents_keep_terms_over_edits_deletion_and_restarts(tmp_path):
         report = client.get(f"{path}/result?format=terms")
         assert report.headers["content-disposition"].endswith('filename="text.en-fr.terms.tsv"')
         assert report.text.splitlines()[:3] == [
-            "document\tsentence\tterm\twanted\tfound\tstatus\tloss",
-            "text.txt\t1\tcat\tcat|chat\t\tmet\t0.0",
-            "text.txt\t2\tdogs\tchiens\tChiens\tmet\t0.0",
+            "document\tsentence\tterm\twanted\tfound\tstatus\tloss\treplaced",
+            "text.txt\t1\tcat\tcat|chat\t\tmet\t0.0\t",
+            "text.txt\t2\tdogs\tchiens\tChiens\tmet\t0.0\t",
         ]
         client.post(f"{path}/undo")
         client.post(f"{path}/undo")

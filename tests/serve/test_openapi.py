@@ -97,6 +97,8 @@ def test_answers_are_as_described(tmp_path):
         check_answer(client.post(path.format(id=id), json={"targets": {"0": "Un chat."}}), "post", path)
         check_answer(client.post(sentence.format(id=id, number=0), json={"confirmed": True}), "post", sentence)
         check_answer(client.delete(sentence.format(id=id, number=1)), "delete", sentence)
+        path = "/v1/documents/{id}/terms"
+        check_answer(client.post(path.format(id=id), json={"source": "cat", "target": "chat"}), "post", path)
         for path in ("/v1/documents/{id}/undo", "/v1/documents/{id}/resume"):
             check_answer(client.post(path.format(id=id)), "post", path)
         check_answer(client.get("/v1/documents"), "get", "/v1/documents")

@@ -140,7 +140,7 @@ def test_a_draft_waits_at_its_sentence(service, open_page):
     page.fill("#panel textarea", "Le chat rêve.")
     page.click(sentence(2))
     expect(page, "#panel h2", "Sentence 3")
-    assert page.locator("#panel form").is_hidden()
+    assert page.locator("#panel textarea").is_hidden()
     assert page.inner_text(".draft") == "fr The cat sleeps."
     page.click("#panel [data-do=close]")
     page.click(sentence(0))

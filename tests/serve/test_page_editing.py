@@ -137,7 +137,7 @@ def test_a_draft_survives_escape_and_a_closed_tab(service, open_page):
     page.keyboard.press("e")
     page.fill("#panel textarea", "Deux chatons.")
     page.keyboard.press("Escape")
-    assert page.locator("#panel form").is_hidden() and page.locator(".draft").count() == 1
+    assert page.locator("#panel textarea").is_hidden() and page.locator(".draft").count() == 1
     other = page.context.new_page()
     other.expected_errors = ""
     page.close()
@@ -493,3 +493,30 @@ def test_the_size_of_a_document_is_shown_and_a_long_one_is_asked_for(service, op
     assert questions == [f"a.md has {size}. Translate all of it?"]
     assert page.is_visible("#chosen")
     assert len(page.evaluate("JSON.parse(localStorage['docmt-documents'])")) == 1
+
+
+@pytest.mark.full
+def test_a_reviewed_file_on_the_start_page_is_taken_over_in_its_document(service, open_page):
+    page = open_page(service.url)
+    page.on("dialog", lambda dialog: dialog.accept())
+    translate(page)
+    edit(page, 0, "Mine.")
+    page.click("#download summary")
+    with page.expect_download() as download:
+        page.click("[data-format=xlf12]")
+    data = download.value.path().read_bytes()
+    edit(page, 0, "Mine, better.")
+    page.click(".top .new")
+    file = {"name": "reviewed.xlf", "mimeType": "application/xml", "buffer": data}
+    page.set_input_files("#file", file)
+    page.click("#start button.main")
+    see(page, sentence(0), "Mine.")
+    text = see(page, "#notice span", "Sentences with another translation: 1; confirmed: 0.").inner_text()
+    assert text.endswith("Your edits that it replaced: 1. Undo brings them back.")
+    page.click("#undo")
+    see(page, sentence(0), "Mine, better.")
+    page.click(".top .new")
+    page.set_input_files("#file", file | {"buffer": data.replace(b"original=", b'original="other.txt" id=')})
+    page.click("#start button.main")
+    see(page, "#notice span", "All of this XLIFF is translated already.")
+    assert page.locator("#start").is_visible() and page.locator("#my-documents li").count() == 1

@@ -13,10 +13,13 @@ from fake_service import FakeService
 from test_page import expect as see
 from test_page import sentence, translate
 
+from docmt.formats.markdown_inline import read_markup
+
 PAGE = files("docmt.serve") / "page"
 LANGUAGES = ("de", "fr")
 MESSAGES = json.loads((PAGE / "messages.json").read_text(encoding="utf-8"))
 NAMES = {"docmt", "XLIFF", "XLIFF 1.2", "TMX", "Deutsch", "English", "Français", "title, items.text"}
+SERVER_MESSAGES = json.loads((PAGE / "server_messages.json").read_text(encoding="utf-8"))
 LITERAL = r'"((?:[^"\\]|\\.)*)"'
 
 
@@ -52,15 +55,38 @@ def read_scripts():
 
 def test_each_message_is_in_each_language_and_is_used():
     assert set(MESSAGES) == read_html() | read_scripts()
-    for text, translations in MESSAGES.items():
+    for text, translations in (MESSAGES | SERVER_MESSAGES).items():
         assert tuple(translations) == LANGUAGES, text
         assert all(translations.values()), text
 
 
 def test_messages_have_the_values_of_the_english_ones():
-    for text, translations in MESSAGES.items():
+    for text, translations in (MESSAGES | SERVER_MESSAGES).items():
         values = [sorted(re.findall(r"{\w+}", each)) for each in (text, *translations.values())]
         assert values[0] == values[1] == values[2], text
+
+
+def test_reasons_why_text_stays_are_in_each_language():
+    """Those that the readers of formats name, as arguments or in tables of blocks."""
+    texts = {each["kind"] for each in read_markup("blocks")}
+    for path in (files("docmt") / "formats").iterdir():
+        if path.name.endswith(".py"):
+            code = path.read_text(encoding="utf-8")
+            texts |= set(re.findall(rf"\b(?:skip|Skipped)\(\s*{LITERAL}", code))
+    assert len(texts) > 30 and texts <= set(SERVER_MESSAGES)
+
+
+@pytest.mark.full
+@pytest.mark.browser
+def test_findings_and_reasons_are_in_the_language_of_the_page(service, open_page):
+    page = open_page(service.url, locale="de")
+    translate(page, "The 7 dogs left.")
+    page.hover(sentence(0))
+    see(page, "#reason", "Zahl: 7 is missing")
+    module = "import('./page/messages.js').then(({translateServerText: t}) => texts.map(t))"
+    texts = ["formulas", "“7”, “8” not in the translation", "“a b” 3 times in a row", "other {x}"]
+    known = page.evaluate(f"texts => {module}", texts)
+    assert known == ["Formeln", "“7”, “8” fehlt in der Übersetzung", "„a b“ 3-mal hintereinander", "other {x}"]
 
 
 @pytest.mark.full
@@ -93,7 +119,7 @@ def test_messages_have_the_values_of_the_english_ones():
 def test_the_page_is_in_the_language_of_the_browser(service, open_page, locale, texts):
     language, button, pair, words, size, date = texts
     page = open_page(service.url, locale=locale)
-    assert see(page, "#start button.main").inner_text() == button
+    see(page, "#start button.main", button)  # as soon as the messages are loaded
     assert page.get_attribute("html", "lang") == language
     page.fill("#text", "a " * 1234)
     see(page, "#count", words)

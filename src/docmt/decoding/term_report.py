@@ -43,6 +43,13 @@ def render_rows(rows: Iterable[Sequence[Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def join_uses(before: Iterable[TermUse], uses: Iterable[TermUse]) -> list[TermUse]:
+    """Return what became of the terms of a sentence, and of others, which replace those that they overlap."""
+    new = list(uses)
+    kept = [use for use in before if all(use.span[1] <= a or b <= use.span[0] for a, b in (each.span for each in new))]
+    return sorted([*kept, *new], key=lambda each: tuple(each.span))
+
+
 def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str]) -> list[TermUse]:
     """Return what became of the terms of a sentence in another translation, which no search has made."""
     asked = [use for use in uses if use.status != "protected"]

@@ -8,6 +8,7 @@ a term agree with it. Several terms of a sentence are met one after the other, a
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -43,6 +44,8 @@ SearchOpenings = Callable[
     [Sequence[PreparedDocument], Sequence[Sequence[Sequence[int]]], Sequence[Opening]], list[list[Hypothesis]]
 ]
 """Searches openings in documents with these translations (word ids)."""
+Scores = Mapping[int, tuple[float, int]]
+"""Log-probability (nats) and tokens of sentences, by number."""
 
 
 @dataclass
@@ -151,16 +154,40 @@ class TermSearch:
         self._documents: list[PreparedDocument] = []
         self._translations: list[list[TranslatedSentence]] = []
 
+    def run_again(
+        self, source: PreparedDocument, targets: Sequence[str], scores: Scores
+    ) -> dict[int, TranslatedSentence]:
+        """Return sentences of a translated document by number, searched again, with what became of their terms.
+
+        targets: translations of all sentences. scores: of those that are searched.
+        Sentences without terms are left out, and so are those that the model reads in pieces.
+        """
+        hide = self._translator.protection.hide_pair if self._translator.protection else lambda *pair: pair
+        hidden = [hide(*pair)[1] for pair in zip(source.whole.sentences, targets, strict=True)]
+        words = source.divide_targets(self._translator.encode(hidden, "target"))
+        rows, counts = list[TranslatedSentence](), Counter(source.numbers)
+        for text, number, ids in zip(source.document.sentences, source.numbers, words, strict=True):
+            target = targets[number] if counts[number] == 1 else self._decode([ids])[0]
+            score, tokens = scores.get(number, (0.0, 0))
+            spans = (0, len(text)), (0, len(target))
+            rows.append(TranslatedSentence(text, target, score, *spans, tokens=tokens, token_ids=ids))
+        wanted = {(0, part) for part, n in enumerate(source.numbers) if n in scores and counts[n] == 1}
+        (made,), others = self.run([source], [make_translation(rows)], {}, wanted=wanted)
+        found = {part: others.get((0, part), [made.sentences[part]])[0] for _, part in wanted}
+        return {source.numbers[part]: each for part, each in found.items() if each.terms}
+
     def run(
         self,
         sources: Sequence[PreparedDocument],
         translations: Sequence[Translation],
         changed: Mapping[Key, Rows],
         given: Collection[Key] = (),
+        wanted: Collection[Key] | None = None,
     ) -> tuple[list[Translation], dict[Key, Rows]]:
         """Return the translations with what became of their terms, and the sentences with other translations.
 
         changed: sentences that were searched again, without their documents. given: those that stay as they are.
+        wanted: sentences to look at; None: all.
         """
         self._documents, self._translations = list(sources), [list(each.sentences) for each in translations]
         rows = {
@@ -168,6 +195,7 @@ class TermSearch:
             for d, made in enumerate(translations)
             if made.has_finite_scores
             for n, each in enumerate(made)
+            if wanted is None or (d, n) in wanted
         } | dict(changed)
         cases = [case for key, pieces in rows.items() for case in self._make_cases(key, pieces, key in changed)]
         while waiting := [

@@ -13,6 +13,7 @@ from itertools import count, islice
 from typing import Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError, map_or_error
+from docmt.core.settings import quote
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import shorten, summarize
@@ -518,6 +519,13 @@ def check_documents(documents: Iterable[DocumentKind]) -> Iterable[DocumentKind]
     if not isinstance(documents, Iterable):
         raise DocmtError(f"{type(documents).__name__} is not a list of documents. Give texts or Documents.")
     return documents
+
+
+def check_pairs(pairs: Iterable[Any]) -> None:
+    """Raise DocmtError for a value that is not a pair."""
+    for pair in pairs:
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise DocmtError(f"{quote(pair)} is not a pair. Give (source, target) for each document.")
 
 
 def check_lengths(pairs: Sequence[tuple[Document, Document]]) -> None:

@@ -34,6 +34,7 @@ from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import WordIds
 from docmt.decoding.second_search import complete_translations
+from docmt.decoding.term_search import Scores, TermSearch
 from docmt.decoding.translation_results import (
     Hypothesis,
     PartialTranslation,
@@ -45,6 +46,7 @@ from docmt.decoding.translation_results import (
     WordLink,
     check_documents,
     check_lengths,
+    check_pairs,
     log_warnings,
     translate_groups,
 )
@@ -382,6 +384,12 @@ class Translator:
         other.memory = memory
         return other
 
+    def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:
+        """Search sentences of a translated document again for their terms; see `TermSearch.run_again`."""
+        assert self.terms is not None
+        search = TermSearch(self, self.terms, self._align, self._search_openings)
+        return search.run_again(self.prepare(document), targets, scores)
+
     def _yield_parts(
         self, documents: Sequence[PreparedDocument], stream: DocumentStream, finished: int
     ) -> Iterator[list[PartialTranslation]]:
@@ -437,16 +445,9 @@ class Translator:
         noise: replaces what the model reads of all sentences but one of each document, whose scores alone have a
         meaning.
         """
-        for pair in pairs:
-            if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise DocmtError(f"{quote(pair)} is not a pair. Give (source, target) for each document.")
-        documents = [
-            (
-                self._to_document(source, "source"),
-                target.document if isinstance(target, Translation) else self._to_document(target, "target"),
-            )
-            for source, target in pairs
-        ]
+        check_pairs(pairs)
+        texts = [(source, target.document if isinstance(target, Translation) else target) for source, target in pairs]
+        documents = [(self._to_document(one, "source"), self._to_document(other, "target")) for one, other in texts]
         check_lengths(documents)
         sources, targets = (
             [self.encode(sides[index].sentences, side) for sides in documents] for index, side in enumerate(SIDES)

@@ -19,10 +19,9 @@ from starlette.routing import Route
 from docmt.documents.input_formats import FORMATS, FileFormat
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.units import ALL_TAGS, TagRules
-from docmt.serve.document_jobs import DocumentOptions
 from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
-from docmt.serve.job_store import ACTIVE
+from docmt.serve.job_store import ACTIVE, DocumentOptions
 from docmt.serve.model_pool import MemoryDescription, language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
 from docmt.serve.service_state import ServiceState, get_state

@@ -1,7 +1,6 @@
 """Documents that the service translates as jobs: they survive a restart, and a user may edit them.
 
-A user's sentence stays as it was written. Where a translation is made again after an edit, the stretches between the
-sentences of the user are translated, each with all translations before it as context.
+Where what follows an edit is translated again, sentences of the user stay, and are context of those after them.
 """
 
 from __future__ import annotations
@@ -10,11 +9,11 @@ import asyncio
 import logging
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from docmt.core.errors import DocmtError
@@ -22,9 +21,22 @@ from docmt.core.files import encode_utf8, write_text
 from docmt.documents import Document
 from docmt.serve.file_process import RESULTS, FileContents, FileProcess
 from docmt.serve.file_worker import FileLimits
-from docmt.serve.job_journal import JobJournal, Links, check_pairs, choose_lane, translate_job
-from docmt.serve.job_results import JobResults, name_result
-from docmt.serve.job_store import ACTIVE, JobFacts, JobQueue, JobRecord, JobState, JobStore, is_disk_full, move_file
+from docmt.serve.job_journal import JobJournal, Links
+from docmt.serve.job_results import JobResults, count_edits, name_result
+from docmt.serve.job_store import (
+    ACTIVE,
+    DocumentOptions,
+    JobEvent,
+    JobFacts,
+    JobQueue,
+    JobRecord,
+    JobState,
+    JobStore,
+    is_disk_full,
+    move_file,
+)
+from docmt.serve.job_terms import TermRequest, list_lacking
+from docmt.serve.job_translation import check_pairs, choose_lane, translate_job
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
 if TYPE_CHECKING:
@@ -67,33 +79,6 @@ class JobConfig:
     files: FileLimits = field(default_factory=FileLimits)
     protect: tuple[str, ...] = ()
     """patterns of text that stays as it is"""
-
-
-@dataclass(frozen=True)
-class DocumentOptions:
-    """How a document is translated."""
-
-    model: str = ""
-    """name; empty: the first model"""
-    format: str = "auto"
-    """text, jsonl, or a name in `docmt.documents.input_formats`; auto: by name and content"""
-    fields: tuple[str, ...] = ()
-    context: str = ""
-    """text before the document, which is not part of the translation"""
-    name: str = ""
-    """file name; empty: that of the file"""
-    glossary_ids: tuple[str, ...] = ()
-    entries: str = ""
-    """of these glossaries, for the languages of the model (`GlossaryStore.merge`)"""
-
-
-@dataclass(frozen=True)
-class JobEvent:
-    """A server-sent event. `id` is the number of sentence events up to this one."""
-
-    id: int
-    name: Literal["sentence", "progress", "done"]
-    data: dict[str, Any]
 
 
 @dataclass(eq=False)
@@ -188,6 +173,9 @@ class DocumentJobs:
             if options.context and description.reads_context:
                 context = await self._engine.segment(model, options.context)
                 journal.append({"context": context.sentences})
+            if options.terms:
+                terms = await asyncio.to_thread(TermRequest.make, journal.sources, options.terms, "prefer")
+                journal.append(terms.to_line(terms.review(journal)) | {"undoable": False})
             facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)
             self._store.add(id, owner, facts)
         except BaseException:
@@ -295,6 +283,19 @@ class DocumentJobs:
             raise DocumentNotReady(f"sentence {number} is not edited: it has the machine's translation")
         return self._change(id, owner, {"machine": number})
 
+    async def use_terms(
+        self, id: str, owner: str, request: TermRequest, take_characters: Callable[[int], object] = int
+    ) -> tuple[JobRecord, dict[str, int]]:
+        """Search the sentences that lack terms again, as one change of the user; see `TermRequest.count_changes`."""
+        job = self._load(self._find(id, owner))
+        reviews = request.review(job.journal, await asyncio.to_thread(request.review, job.journal))
+        lacking = list_lacking(reviews)
+        take_characters(sum(len(job.journal.sources[number]) for number in lacking))
+        self._change(id, owner, request.to_line(reviews))
+        while not self._stopped and self._find(id, owner).status in ACTIVE and lacking & {*job.journal.list_sought()}:
+            await job.changed.wait()
+        return self.status(id, owner), await asyncio.to_thread(request.count_changes, reviews, job.journal)
+
     async def confirm(self, id: str, owner: str, number: int, confirmed: bool) -> JobRecord:
         """Note that the user has read a sentence, so that it is not translated again; or take that back."""
         self._find_sentence(self._load(self._find(id, owner)), number)
@@ -351,7 +352,7 @@ class DocumentJobs:
         source, targets = journal.extend(document), journal.list_targets(document, number)
         end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
         self._engine.check_room(job.facts.model, owner)
-        terms = await self._engine.make_matcher(job.facts.model, job.entries)
+        terms = await self._engine.make_matcher(job.facts.model, job.entries, *journal.join_terms())
         work = self._engine.submit(job.facts.model, end, n_best=count, targets=targets, owner=owner, terms=terms)
         parts = await work.result()
         results: dict[str, float] = {}
@@ -401,11 +402,10 @@ class DocumentJobs:
             self._find_ended(id, owner)
             if len(job.journal.events) != events:
                 raise DocumentNotReady("the document was changed meanwhile: upload the file again")
+            counts = count_edits(edits, job.journal)
             if edits:
                 self._change(id, owner, {"edits": edits, "retranslate": False})
-        changed = sum(target is not None for _, target, *_ in edits)
-        confirmed = sum(is_confirmed for *_, is_confirmed, _ in edits)
-        return self.status(id, owner), {"changed": changed, "confirmed": confirmed, "problems": problems}
+        return self.status(id, owner), {**counts, "problems": problems}
 
     def _find_ended(self, id: str, owner: str) -> JobRecord:
         record = self._find(id, owner)

@@ -12,18 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from docmt.core.errors import DocmtError, is_out_of_memory
 from docmt.core.progress import plain_progress
 from docmt.decoding import PartialTranslation, SearchConfig, Translation, Translator, WordLink
 from docmt.decoding.search_steps import calling_between_steps
+from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
 from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
 from docmt.model.products import Precision
 from docmt.serve.model_pool import MemoryDescription, ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
+from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher, TermMode
 
 __all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
@@ -47,6 +49,7 @@ _UNKNOWN_SPEED = 1000.0
 """Tokens per second of a model that has not translated yet."""
 _SMOOTHING = 0.3  # of tokens per second: the share of the last turn
 _log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 
 class Overloaded(DocmtError):  # noqa: N818 - as HTTP calls it
@@ -122,6 +125,8 @@ class _Turn:
     """A turn of works of one lane, or of a call, which short texts may interrupt."""
 
     works: Sequence[Work] = ()
+    calls: Sequence[_Call] = ()
+    """one, instead of works"""
     seconds: float = _SHORT_TURN_SECONDS
     """how long it should take"""
     owed: float = 0.0
@@ -139,7 +144,7 @@ class _Turn:
     @property
     def is_wanted(self) -> bool:
         """Whether anybody waits for its results."""
-        return not self.works or any(not work.is_cancelled for work in self.works)
+        return any(not each.is_cancelled for each in self.works or self.calls)
 
     @property
     def elapsed(self) -> float:
@@ -159,6 +164,7 @@ class _Call:
 
     work: Callable[[], Any]
     future: Future[Any] = field(default_factory=Future)
+    is_cancelled: bool = False
 
 
 class Engine:
@@ -276,13 +282,19 @@ class Engine:
             self._condition.notify()
         return work
 
-    async def make_matcher(self, model: str, entries: str) -> TermMatcher | None:
+    async def make_matcher(
+        self, model: str, entries: str, glossary: Glossary | None = None, mode: TermMode = "prefer"
+    ) -> TermMatcher | None:
         """Return the matcher of the terms of a request beside those of the server; None: there are only these.
 
-        entries, errors: see `TermMatchers.make`. Raises DocmtError also for a search without terms.
+        entries, errors: see `TermMatchers.make`. glossary, mode: of a user, whose terms win. Raises DocmtError also for
+        a search without terms.
         """
-        self._search.check_terms(entries)
-        return await self._pool.terms.make(model, entries) if entries else None
+        self._search.check_terms(entries or glossary)
+        base = await self._pool.terms.make(model, entries) if entries else None
+        if glossary is None:
+            return base
+        return await asyncio.to_thread(TermMatcher, glossary, mode, base or self._pool.terms.find(model))
 
     def check_room(self, model: str, owner: str = "") -> None:
         """Raise Overloaded when too many short texts wait, before those of a request are submitted.
@@ -314,11 +326,29 @@ class Engine:
             (translation,) = self._pool.load(model).align([_pair_sentences(pairs)])
             return [sentence.alignment or () for sentence in translation]
 
-        call = _Call(align_pairs)
+        return await self._call(align_pairs)
+
+    async def search_terms(
+        self, model: str, document: Document, targets: Sequence[str], scores: Scores, terms: TermMatcher
+    ) -> dict[int, TranslatedSentence]:
+        """Return sentences of a translated document that were searched again for terms; see `TermSearch.run_again`."""
+
+        def search() -> dict[int, TranslatedSentence]:
+            return self._pool.load(model).with_terms(terms).search_terms(document, targets, scores)
+
+        return await self._call(search)
+
+    async def _call(self, work: Callable[[], Result]) -> Result:
+        """Return what a call in the thread that translates returns."""
+        call = _Call(work)
         with self._condition:
             self._calls.append(call)
             self._condition.notify()
-        return await asyncio.wrap_future(call.future)
+        try:
+            result: Result = await asyncio.wrap_future(call.future)
+        finally:
+            call.is_cancelled = True  # its caller may have gone away
+        return result
 
     def statistics(self) -> EngineStatistics:
         """Return the state of the engine."""
@@ -368,9 +398,9 @@ class Engine:
             self._owed = min(self._owed + _JOB_SHARE * (time.monotonic() - started), _MOST_OWED_SECONDS)
 
     @contextmanager
-    def _in_turn(self, works: Sequence[Work] = ()) -> Iterator[_Turn]:
+    def _in_turn(self, works: Sequence[Work] = (), calls: Sequence[_Call] = ()) -> Iterator[_Turn]:
         """Return a turn that lasts until the end of the context."""
-        turn = _Turn(works, self._choose_turn_seconds(works[0].lane if works else "interactive"))
+        turn = _Turn(works, calls, self._choose_turn_seconds(works[0].lane if works else "interactive"))
         if turn.is_job:
             turn.owed, self._owed = self._owed, 0.0
         self._turns.append(turn)
@@ -509,7 +539,7 @@ class Engine:
         if not call.future.set_running_or_notify_cancel():  # else the result of a cancelled one would be an error here
             return
         try:
-            with self._in_turn():
+            with self._in_turn(calls=[call]):
                 result = call.work()
         except _Interrupted:
             call.future.set_exception(_stopping_error())

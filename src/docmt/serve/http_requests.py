@@ -159,7 +159,10 @@ async def read_values(
     kind, charset = kind.strip(), parameters.partition("charset=")[2].partition(";")[0].strip(' "')
     if kind == "multipart/form-data":
         items = await _read_multipart(request, max_bytes, check)
-        files = {name: value for name, value in items if isinstance(value, UploadFile)}
+        uploads = [(name, value) for name, value in items if isinstance(value, UploadFile)]
+        files = dict(uploads)
+        if len(files) < len(uploads):
+            raise RequestError("the form has two files of one name: send one of them")
         return RequestValues(query | _collect(items), files)
     body = await request.body()
     if not body.strip():
@@ -221,7 +224,7 @@ async def _read_multipart(
             yield part
 
     async with aclosing(read_parts()) as parts:
-        parser = MultiPartParser(request.headers, parts, max_files=1, max_fields=MAX_FIELDS, max_part_size=max_bytes)
+        parser = MultiPartParser(request.headers, parts, max_files=2, max_fields=MAX_FIELDS, max_part_size=max_bytes)
         try:
             return (await parser.parse()).multi_items()
         except (MultiPartException, FormParserError, ValueError, LookupError) as error:  # also charsets that fail

@@ -1,4 +1,4 @@
-"""The journal of a job, every part of its translation and every edit, and the translation of what it lacks.
+"""The journal of a job: every part of its translation and every change of the user.
 
 The journal is all that a job knows. Its lines, JSON objects, are read again after a restart. Each is synced to the disk
 before anything else sees it. It is also the log of events: each sentence of a line is the next event.
@@ -8,13 +8,16 @@ before anything else sees it. It is also the log of events: each sentence of a l
     {"edits": [[7, "target", [findings], confirmed, [links]], ...], "retranslate": true}      all are undone at once
     {"machine": 7}                                                an edited sentence gets the machine's translation back
     {"confirm": 7, "confirmed": true}                             the user has read it, or takes that back
+    {"terms": [["source", ["target", ...], [forbidden], keep, case], ...], "mode": "require", "uses": [[7, [...]], ...]}
+                                                                  terms, and what became of them in the sentences;
+                                                                  `undoable` is false where the document came with them
     {"undo": true}                                                the last change of the user that holds is taken back
     {"stop": true}                                                translations after an edit stay as they were
 
 A part has an object for each sentence, with `number` and, if it has no translation, `error`; its `terms`, if any, are
-those of `TermUse`. `context` has translations
-of context sentences. An edit without a target only changes the state of its sentence; its links, if any, put the codes
-where the user had them. `resume` is the `ResumePoint` of the document, if the engine can go on from there.
+those of `TermUse`. `context` has translations of context sentences. `resume` is the `ResumePoint` of the document, if
+the engine can go on from there. A part of a search for terms has the numbers of its sentences in `searched`. An edit
+without a target only changes the state of its sentence; its links, if any, put the codes where the user had them.
 """
 
 from __future__ import annotations
@@ -23,41 +26,29 @@ import json
 import os
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from math import exp
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, write_all, write_error
-from docmt.decoding.term_report import count_statuses, make_row, render_rows, review_terms
-from docmt.decoding.translation_results import PartialTranslation, ResumePoint, TermUse, WordLink
-from docmt.documents import Document, ParallelDocument
-from docmt.formats.language_codes import primary_language
-from docmt.serve.engine import Engine, Overloaded
+from docmt.decoding.term_report import UNMET, count_statuses, join_uses, make_row, render_rows, review_terms
+from docmt.decoding.translation_results import ResumePoint, TermUse
+from docmt.documents import Document
 from docmt.serve.file_process import FileContents
-from docmt.serve.job_store import JobFacts
-from docmt.serve.work_queue import Lane, Work
-from docmt.terms.matching import TermMatcher
-from docmt.terms.memory import QUALITY
+from docmt.terms import Glossary, Term
+from docmt.terms.matching import TermMode
 
 Links = list[list[int]]
 """Word links of a sentence: source and target characters (first, one after the last), and 1 if mutual, else 0."""
 FAILED = "failed"
 """Warning of a sentence without a translation, which keeps its source."""
-CHECKED_KINDS = ("empty", "untranslated", "loop", "number", "url", "placeholder", "bracket")
-"""Checks of single sentences."""
-_DIGITS = 4
-_AHEAD = 16
-"""Documents of a job that wait in the engine."""
 _MAX_CHANGES = 100
 """Changes of a job that can be undone."""
-_SHORT = 200
-"""Sentences of a job whose user waits for it: a pasted text, a letter, a report."""
 
 
 @dataclass
@@ -93,6 +84,14 @@ class JobSentence:
         return self.edited or self.confirmed
 
 
+class UserTerms(NamedTuple):
+    """Terms of the user for a document."""
+
+    terms: Sequence[Sequence[Any]]
+    """the first fields of each `Term`"""
+    mode: TermMode
+
+
 @dataclass(frozen=True)
 class Change:
     """A change of the user, with what is needed to undo it."""
@@ -103,6 +102,10 @@ class Change:
     """those that it changed, and those that were translated again because of it, as they were before"""
     stale: bytes
     """1 for each sentence from the first one on that was to be translated before, as far as the change reaches"""
+    sought: frozenset[int]
+    """sentences that were to be searched for terms before"""
+    terms: int
+    """`JobJournal.terms` before"""
 
     def __contains__(self, number: int) -> bool:
         return self.first <= number < self.first + len(self.stale)
@@ -141,7 +144,10 @@ class JobJournal:
         """edits after which sentences are translated again, and those that were undone"""
         self.changes: deque[Change] = deque(maxlen=_MAX_CHANGES)
         """changes that can be undone, the last one at the end"""
+        self.terms: list[UserTerms] = []
+        """of the user, the latest ones at the end"""
         self.context: list[str] = []
+        self._sought: set[int] = set()
         self._context_targets: list[str] = []
         self._points: dict[int, ResumePoint] = {}
         self._latest: dict[int, int] = {}
@@ -184,16 +190,20 @@ class JobJournal:
         elif "confirm" in line:
             number = line["confirm"]
             self._change({number: replace(self.sentences[number], confirmed=line["confirmed"], stale=False)})
+        elif "terms" in line:
+            self._apply_terms(**line)
         elif "undo" in line:
             self._undo(self.changes.pop())
         elif "stop" in line:
             for sentence in self.sentences:
                 sentence.stale = sentence.target is None
+            self._sought.clear()
         elif "document" not in line:
             self.context = line["context"]
         else:
             for row in line["sentences"]:
                 self._apply_sentence(**row)
+            self._sought.difference_update(line.get("searched", ()))
             self._context_targets += line.get("context", [])
             self._points.pop(line["document"], None)
             if "resume" in line:
@@ -222,6 +232,27 @@ class JobJournal:
             for sentence in self.sentences[first + 1 : end]:
                 sentence.stale = not sentence.is_fixed
 
+    def _apply_terms(
+        self,
+        terms: list[list[Any]],
+        mode: TermMode,
+        uses: list[tuple[int, list[dict[str, Any]]]],
+        undoable: bool = True,
+    ) -> None:
+        changed = {
+            number: replace(old, terms=join_uses(old.terms, (TermUse(**use) for use in each)))
+            for number, each in uses
+            if (old := self.sentences[number]).target is not None
+        }
+        if not uses:
+            return
+        first, last = uses[0][0], uses[-1][0]
+        if undoable:
+            self._change(changed, last + 1, first)
+        self.terms.append(UserTerms(terms, mode))
+        self._sought |= {number for number, each in uses if any(use["status"] in UNMET for use in each)}
+        self._restart(first)
+
     def _edit(
         self,
         old: JobSentence,
@@ -230,18 +261,22 @@ class JobJournal:
         confirmed: bool = False,
         code_links: Links | None = None,
     ) -> JobSentence:
-        """Return an edited sentence. Without a target, only its state is another."""
+        """Return an edited sentence. Without a target, only its state is another. The machine's text is no edit."""
         if target is None:
             return replace(old, confirmed=confirmed, stale=False)
-        new = JobSentence(target, findings=findings, edited=True, machine=old.machine if old.edited else old)
+        machine = old.machine if old.edited else old
+        if machine and target == machine.target and not machine.error and code_links is None:
+            return replace(machine, confirmed=confirmed, stale=False)
+        new = JobSentence(target, findings=findings, edited=True, machine=machine)
         new.terms = review_terms(old.terms, target, self._languages)
         return replace(new, confirmed=confirmed, code_links=code_links, stale=False)
 
-    def _change(self, changed: Mapping[int, JobSentence], end: int = 0) -> None:
-        """Replace sentences for the user. end: of the sentences that are translated again, if any."""
-        first = min(changed)
-        stale = bytes(each.stale for each in self.sentences[first : max(end, max(changed) + 1)])
-        self.changes.append(Change(first, {number: self.sentences[number] for number in changed}, stale))
+    def _change(self, changed: Mapping[int, JobSentence], end: int = 0, first: int | None = None) -> None:
+        """Replace sentences for the user. first, end: of the sentences that are translated again, if any."""
+        first = min(changed) if first is None else first
+        stale = bytes(each.stale for each in self.sentences[first : max(end, 1 + max(changed, default=first))])
+        replaced = {number: self.sentences[number] for number in changed}
+        self.changes.append(Change(first, replaced, stale, frozenset(self._sought), len(self.terms)))
         for number, sentence in changed.items():
             self.sentences[number] = sentence
             self._log(number)
@@ -253,6 +288,8 @@ class JobJournal:
             self._log(number)
         for number, is_stale in enumerate(change.stale, change.first):
             self.sentences[number].stale = bool(is_stale)
+        self._sought = set(change.sought)
+        del self.terms[change.terms :]
         self._restart(change.first)
 
     def _restart(self, number: int) -> None:
@@ -272,7 +309,7 @@ class JobJournal:
     @property
     def finished(self) -> int:
         """Number of sentences with an up-to-date translation."""
-        return sum(not sentence.stale for sentence in self.sentences)
+        return sum(not sentence.stale for sentence in self.sentences) - len(self.list_sought())
 
     @property
     def edited(self) -> int:
@@ -336,9 +373,24 @@ class JobJournal:
         sentences = self.sentences[self.starts[document] : last]
         return (*context, *("" if each.error else each.target or "" for each in sentences))
 
+    def join_terms(self) -> tuple[Glossary | None, TermMode]:
+        """Return all terms of the user, of those with one source the latest, and the mode of the latest."""
+        rows = {row[0]: row for each in self.terms for row in each.terms}
+        terms = [Term(source, tuple(targets), tuple(bad), *rest) for source, targets, bad, *rest in rows.values()]
+        return (Glossary(self._languages, tuple(terms)), self.terms[-1].mode) if terms else (None, "prefer")
+
+    def list_sought(self) -> list[int]:
+        """Return the translated sentences that are to be searched for terms; those of the user stay."""
+        each = self.sentences
+        return [n for n in sorted(self._sought) if not (each[n].stale or each[n].is_fixed or each[n].error)]
+
     @property
     def is_whole(self) -> bool:
-        """Whether no sentence is to be translated."""
+        """Whether no sentence is to be translated, or searched for terms."""
+        return self._is_translated and not self.list_sought()
+
+    @property
+    def _is_translated(self) -> bool:
         while self._first < len(self.sentences) and not self.sentences[self._first].stale:
             self._first += 1
         return self._first == len(self.sentences)
@@ -349,7 +401,7 @@ class JobJournal:
         Sentences that the user wrote are never translated again. They are context for those after them.
         """
         plans: list[TranslationPlan] = []
-        number = len(self.sentences) if self.is_whole else self._first
+        number = len(self.sentences) if self._is_translated else self._first
         while number < len(self.sentences) and len(plans) < count:
             document = self.find_document(number)
             if self.sentences[number].stale:
@@ -388,146 +440,3 @@ def _describe_review(sentence: JobSentence) -> dict[str, Any]:
     if machine.tokens and machine.score is not None:
         review |= {"machine": machine.target, "quality": 100 * exp(machine.score / machine.tokens)}
     return review
-
-
-def choose_lane(facts: JobFacts) -> Lane:
-    """Return the lane of the engine for a job: a short one does not wait for the long ones."""
-    return "interactive" if facts.sentences <= _SHORT else "jobs"
-
-
-async def translate_job(
-    engine: Engine,
-    facts: JobFacts,
-    journal: JobJournal,
-    on_change: Callable[[], None],
-    owner: str = "",
-    entries: str = "",
-) -> None:
-    """Translate all sentences that are to be translated, document by document.
-
-    owner: id of a key. on_change: called after each part. entries: of glossaries that the client named. Raises
-    DocmtError if the engine cannot translate at all, or for a full disk.
-    """
-    terms = await engine.make_matcher(facts.model, entries)
-    while not journal.is_whole:
-        events = len(journal.events)
-        works: deque[tuple[TranslationPlan, Work]] = deque()
-        try:
-            while plans := journal.list_plans(_AHEAD):
-                # The next documents wait in the engine, so that short ones are translated together.
-                new = plans[len(works) :]
-                works += [(plan, submit_plan(engine, facts, journal, plan, owner, terms)) for plan in new]
-                if not await _write_parts(facts, journal, *works.popleft(), on_change):
-                    break
-        finally:
-            for _, work in works:
-                work.cancel()
-        if len(journal.events) == events:
-            raise DocmtError("the engine returned no translation")
-
-
-def submit_plan(
-    engine: Engine,
-    facts: JobFacts,
-    journal: JobJournal,
-    plan: TranslationPlan,
-    owner: str = "",
-    terms: TermMatcher | None = None,
-) -> Work:
-    """Start the translation of a document, or of its rest. Where too many texts wait, it goes to the lane of jobs."""
-    lane = choose_lane(facts)
-    if lane == "interactive":
-        try:
-            engine.check_room(facts.model, owner)
-        except Overloaded:
-            lane = "jobs"
-    return engine.submit(
-        facts.model,
-        plan.source,
-        align=lambda position: position + plan.shift in journal.contents.aligned,
-        resume_point=plan.resume_point,
-        targets=plan.targets,
-        lane=lane,
-        owner=owner,
-        terms=terms,
-    )
-
-
-async def _write_parts(
-    facts: JobFacts, journal: JobJournal, plan: TranslationPlan, work: Work, on_change: Callable[[], None]
-) -> bool:
-    """Write the parts of a document to the journal. Return whether the document is whole, and no edit came between."""
-    edits = journal.edits
-    try:
-        async for part in work.parts():
-            if journal.edits != edits:  # the part was translated after other sentences
-                return False
-            line, is_whole = describe_part(part, plan, journal, facts)
-            journal.append(line)
-            on_change()
-            if not is_whole:
-                return False
-    finally:
-        work.cancel()
-    last = journal.starts[plan.document + 1] - 1
-    return journal.edits == edits and not journal.sentences[last].stale
-
-
-def describe_part(
-    part: PartialTranslation, plan: TranslationPlan, journal: JobJournal, facts: JobFacts
-) -> tuple[dict[str, Any], bool]:
-    """Return the line of the journal for a part, and whether it has all sentences of the part.
-
-    A part ends before a sentence that the user wrote.
-    """
-    start, first = journal.starts[plan.document], part.first + plan.shift
-    last = first + len(part.source)
-    end = next((number for number in range(max(first, start), last) if not journal.sentences[number].stale), last)
-    rows = _describe_sentences(part, first, journal)[: end - first]
-    line: dict[str, Any] = {"document": plan.document, "sentences": rows[max(0, start - first) :]}
-    if first < start:
-        line["context"] = [row.get("target", "") for row in rows[: start - first]]
-    translated = [row for row in line["sentences"] if "target" in row]
-    findings = check_pairs([(journal.sources[row["number"]], row["target"]) for row in translated], facts)
-    for row, messages in zip(translated, findings, strict=True):
-        row["findings"] = messages
-    if end == last:
-        history = [[list(map(int, words)) for words in each] for each in part.resume_point.history]
-        line["resume"] = [part.resume_point.sentences, history]
-    return line, end == last
-
-
-def _describe_sentences(part: PartialTranslation, first: int, journal: JobJournal) -> list[dict[str, Any]]:
-    """Return the values of each sentence of a part; first: number of the first one."""
-    translation = part.translation
-    if translation is None:
-        return [{"number": first + index, "error": str(part.error)} for index in range(len(part.source))]
-    rows = []
-    for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
-        row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
-        row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
-        if match := QUALITY.get(sentence.memory, 0):
-            row |= {"match": match, "score": None}
-        if sentence.alignment is not None and number in journal.contents.aligned:
-            row["links"] = list_links(sentence.alignment)
-        if sentence.terms:
-            row["terms"] = [{**asdict(use), "loss": round(use.loss, _DIGITS)} for use in sentence.terms]
-        rows.append(row)
-    return rows
-
-
-def list_links(alignment: Sequence[WordLink]) -> Links:
-    """Return word links as values for JSON."""
-    return [[*map(int, (*link.source, *link.target, link.mutual))] for link in alignment]
-
-
-def check_pairs(pairs: Sequence[tuple[str, str]], facts: JobFacts) -> list[list[str]]:
-    """Return the findings of `docmt check` in each pair of sentences, as short texts."""
-    findings: list[list[str]] = [[] for _ in pairs]
-    if pairs:
-        codes = primary_language(facts.source_language), primary_language(facts.target_language)
-        sources, targets = zip(*pairs, strict=True)
-        document = ParallelDocument("", sources, targets)
-        for finding in check_documents([document], CheckConfig(*codes), kinds=CHECKED_KINDS).findings:
-            findings[finding.sentences[0].sentence - 1].append(f"{finding.kind}: {finding.message}")
-    return findings

@@ -14,8 +14,9 @@ from docmt.core.files import write_text
 from docmt.core.plain_text import plain_name
 from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_process import RESULTS, FileProcess
-from docmt.serve.job_journal import JobJournal, check_pairs, list_links
+from docmt.serve.job_journal import JobJournal
 from docmt.serve.job_store import WORK_PREFIX, JobFacts
+from docmt.serve.job_translation import check_pairs, list_links
 
 if TYPE_CHECKING:
     from docmt.serve.engine import Engine
@@ -47,7 +48,7 @@ class JobResults:
             await asyncio.to_thread(write_text, path, journal.render_terms(facts.name))
             return path
         aligned, sentences = journal.contents.aligned, journal.sentences
-        wanted = [n for n in aligned if sentences[n].edited and sentences[n].code_links is None]
+        wanted = [number for number in aligned if sentences[number].code_links is None]
         with suppress(DocmtError):  # codes are then placed by the order of words
             await self.align(facts, journal, wanted)
         await self._files.write(folder / "source", path, facts, journal.list_records(), format)
@@ -75,6 +76,16 @@ class JobResults:
         findings = await asyncio.to_thread(check_pairs, pairs, facts)
         edits = [(*each[:2], messages, *each[2:]) for each, messages in zip(changes, findings, strict=True)]
         return edits, problems[:_MAX_PROBLEMS]
+
+
+def count_edits(edits: Sequence[tuple[Any, ...]], journal: JobJournal) -> dict[str, int]:
+    """Return how many sentences edits change or confirm, and how many of the user's own sentences they replace."""
+    changed = [number for number, target, *_ in edits if target is not None]
+    return {
+        "changed": len(changed),
+        "replaced": sum(journal.sentences[number].edited for number in changed),
+        "confirmed": sum(is_confirmed for *_, is_confirmed, _ in edits),
+    }
 
 
 def name_result(facts: JobFacts, format: str) -> str:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from docmt.core.errors import DocmtError
 from docmt.core.files import lock_directory, write_error
 from docmt.serve.data_directory import hide_folders, make_private, other_version_error, prepare_database
+from docmt.terms import Glossary
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ACTIVE: tuple[JobState, ...] = ("queued", "running")
@@ -36,6 +37,35 @@ _SCHEMA = """
         crashes INTEGER NOT NULL DEFAULT 0, unwanted INTEGER NOT NULL DEFAULT 0
     )
 """
+
+
+@dataclass(frozen=True)
+class DocumentOptions:
+    """How a document is translated."""
+
+    model: str = ""
+    """name; empty: the first model"""
+    format: str = "auto"
+    """text, jsonl, or a name in `docmt.documents.input_formats`; auto: by name and content"""
+    fields: tuple[str, ...] = ()
+    context: str = ""
+    """text before the document, which is not part of the translation"""
+    name: str = ""
+    """file name; empty: that of the file"""
+    terms: Glossary | None = None
+    """for this document alone"""
+    glossary_ids: tuple[str, ...] = ()
+    entries: str = ""
+    """of these glossaries, for the languages of the model (`GlossaryStore.merge`)"""
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """A server-sent event. `id` is the number of sentence events up to this one."""
+
+    id: int
+    name: Literal["sentence", "progress", "done"]
+    data: dict[str, Any]
 
 
 @dataclass(frozen=True)

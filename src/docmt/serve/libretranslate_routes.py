@@ -17,8 +17,8 @@ from docmt.checking.languages import FUNCTION_WORDS
 from docmt.core.errors import DocmtError
 from docmt.documents.input_formats import FORMATS
 from docmt.formats.language_codes import format_language_tag
-from docmt.serve.document_jobs import DocumentOptions
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
+from docmt.serve.job_store import DocumentOptions
 from docmt.serve.model_pool import language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
 from docmt.serve.service_state import ServiceState, find_secret, get_state, make_url

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,11 +23,12 @@ from docmt.core.files import write_error
 from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
-from docmt.serve.document_jobs import DocumentOptions, JobEvent, NoSuchDocument
+from docmt.serve.document_jobs import NoSuchDocument
 from docmt.serve.file_process import RESULTS
 from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
-from docmt.serve.job_store import JobRecord
+from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord
+from docmt.serve.job_terms import TermRequest
 from docmt.serve.service_state import ServiceState, get_state
 from docmt.serve.text_translation import (
     SentenceResult,
@@ -38,11 +40,16 @@ from docmt.serve.text_translation import (
     until_disconnected,
 )
 from docmt.serve.work_queue import MAX_ALTERNATIVES
+from docmt.terms import Glossary
+from docmt.terms.glossary import GlossaryBuilder
+from docmt.terms.glossary_files import parse_entries
+from docmt.terms.matching import TermMode
 
 OPENAPI = Path(__file__).parent / "openapi.json"
 _MAX_NAME = 120
 _DETECTED_SENTENCES = 200
 """Sentences of a document whose language is detected."""
+_MAX_GLOSSARY_BYTES = 10 * 2**20
 _TEXT_FORMATS = ("auto", "text", "jsonl")
 RESULT_HEADERS = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
 """Of files that users sent: nothing in them runs, even where a browser shows them."""
@@ -199,6 +206,8 @@ async def create_document(request: Request) -> Response:
         raise RequestError("there is no document: send a file (multipart/form-data, file=...), or text as JSON")
     chosen = choose_model(state.engine, values.text("source"), values.text("target"), text, values.text("model"))
     model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
+    description, terms = state.engine.describe_model(model), values.files.get("terms")
+    languages = description.source_language or chosen.source, description.target_language or chosen.target
     ids, entries = await read_terms(state, values, owner, replace(chosen, name=model))
     options = DocumentOptions(
         model=model,
@@ -206,6 +215,7 @@ async def create_document(request: Request) -> Response:
         fields=read_fields(values),
         context=values.text("context"),
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
+        terms=await read_glossary(terms, languages) if terms else None,
         glossary_ids=ids,
         entries=entries,
     )
@@ -348,6 +358,35 @@ async def undo_change(request: Request) -> Response:
     return JSONResponse((await state.jobs.undo(id, owner)).to_json())
 
 
+async def use_terms(request: Request) -> Response:
+    """Search sentences again that lack a term, or terms of a glossary, as one change that is undone at once."""
+    state, owner, id = _identify(request)
+    facts, sources = state.jobs.status(id, owner).facts, state.jobs.sources(id, owner)
+    values = await read_values(request, state.config.max_body_bytes)
+    values.check_names("source target file")
+    languages = facts.source_language, facts.target_language
+    pair, upload = (values.text("source"), values.text("target")), values.files.get("file")
+    if upload is None and not all(pair):
+        raise RequestError("there is no term: send source and target, or a glossary (multipart/form-data, file=...)")
+    glossary = await read_glossary(upload, languages) if upload else Glossary.from_pairs([pair], languages)
+    mode: TermMode = "prefer" if upload else "require"
+    terms = await asyncio.to_thread(TermRequest.make, sources, glossary, mode)
+    terms.check()
+    work = state.jobs.use_terms(id, owner, terms, partial(state.take_characters, request))
+    status, counts = await until_disconnected(request, work)
+    return JSONResponse(status.to_json() | counts | {"skipped": len(glossary.skipped)})
+
+
+async def read_glossary(upload: UploadFile, languages: tuple[str, str]) -> Glossary:
+    """Return the terms of a file. Raises DocmtError for one that is too large, damaged, or without terms."""
+    name = file_name(upload.filename, "glossary.tsv")
+    if (upload.size or 0) > _MAX_GLOSSARY_BYTES:
+        raise RequestError(f"{name} is larger than {_MAX_GLOSSARY_BYTES:,} bytes: send the terms that you need", 413)
+    builder = GlossaryBuilder(languages)
+    await asyncio.to_thread(lambda data: builder.add(parse_entries(data, name, languages)), await upload.read())
+    return builder.build()
+
+
 async def review_document(request: Request) -> Response:
     """Take over the translations of a reviewed XLIFF file."""
     state, owner, id = _identify(request)
@@ -475,6 +514,7 @@ ROUTES = [
     Route(_DOCUMENT + "/events", stream_events),
     Route(_DOCUMENT + "/result", download_result),
     Route(_DOCUMENT + "/xliff", review_document, methods=["POST"]),
+    Route(_DOCUMENT + "/terms", use_terms, methods=["POST"]),
     Route(_DOCUMENT + "/undo", undo_change, methods=["POST"]),
     Route(_DOCUMENT + "/resume", resume_document, methods=["POST"]),
     Route(_SENTENCE, edit_sentence, methods=["POST"]),

@@ -53,19 +53,23 @@ def read_entries(path: Path | str, languages: tuple[str, str] = ("", "")) -> Ent
     languages: of the terms; a table in Windows-1252 is read only if all of its letters are theirs. Raises DocmtError
     for a file that is too large, damaged or of another kind.
     """
-    data = read_bytes(path, MAX_BYTES)
+    return parse_entries(read_bytes(path, MAX_BYTES), str(path), languages)
+
+
+def parse_entries(data: bytes, path: str, languages: tuple[str, str] = ("", "")) -> EntryFile:
+    """Return the entries of the contents of a file. See `read_entries`."""
     if data.startswith(b"PK\x03\x04"):
         raise DocmtError(f"{path} is an office document or an archive: save its table as CSV")
     mark, encoding = find_mark(data)
     start = data[len(mark) : 500].decode(encoding or "utf-8", "replace").replace("\0", "")
     suffix = Path(plain_name(path)).suffix.lower()
     if _XML.match(start) or suffix in (".tbx", ".tmx", ".xml"):
-        return _read_xml(data, str(path))
+        return _read_xml(data, path)
     is_western = _is_western(data, languages) if suffix in _TABLE_SUFFIXES and not mark else False
-    text = decode_text(data, str(path), "cp1252" if is_western else "")[0]
+    text = decode_text(data, path, "cp1252" if is_western else "")[0]
     if suffix == ".json" or (suffix not in _TABLE_SUFFIXES and start.lstrip().startswith(("{", "["))):
-        return _read_json(text, str(path))
-    file = read_table(text, str(path))
+        return _read_json(text, path)
+    file = read_table(text, path)
     if is_western:
         file.remarks.insert(0, (1, "is no UTF-8, and is read as Windows-1252 (all of the file)"))
     return file

@@ -115,6 +115,9 @@ class TermMatcher:
             phrases = [(_Phrase.split(normalize_characters(term.source)), term) for term in self.glossary.terms]
             self._index = _Node.make(phrases, self.source)
 
+    def _list_matchers(self) -> list[TermMatcher]:
+        return [self, *(self.base._list_matchers() if self.base else ())]
+
     def find(self, sentence: str) -> list[Occurrence]:
         """Return the terms of a source sentence in order.
 
@@ -122,14 +125,14 @@ class TermMatcher:
         """
         spans, words = _read_words(sentence)
         all_keys = list(map(self.source.keys, words))
-        found: list[tuple[tuple[int, int, bool, bool], Term]] = []  # of each: how good it is, the least first
+        found: list[tuple[tuple[int, int, int, bool], Term]] = []  # of each: how good it is, the least first
         for number in range(len(words)):
             keys = all_keys[number : number + _DEEPEST]
-            for matcher in filter(None, (self, self.base)):
+            for order, matcher in enumerate(self._list_matchers()):
                 for phrase, term in matcher._index.find(keys):
                     part = words[number : number + len(phrase.words)]
                     if len(part) == len(phrase.words) and self._is_term(part, phrase, term):
-                        rank = -len(part), number, matcher is self.base, tuple(part) != phrase.words
+                        rank = -len(part), number, order, tuple(part) != phrase.words
                         found.append((rank, term))
         taken: set[int] = set()
         occurrences = []

@@ -10,7 +10,7 @@ writes the terms of all files as one TSV or TBX 3 file. `extract` proposes terms
 usage:
     check FILE ... [--from CODE] [--to CODE] [--json FILE]
     convert FILE ... -o FILE [--from CODE] [--to CODE]
-    extract FILE [FILE] -o FILE [--from CODE] [--to CODE] [--model MODEL]
+    extract FILE [FILE] -o FILE [--from CODE] [--to CODE]
 
 examples:
     docmt terms check glossary.tsv

@@ -9,9 +9,11 @@ import { listenToKeys } from "./keys.js";
 import { LiveTranslation, describeLanguage } from "./live_translation.js";
 import * as messages from "./messages.js";
 import { capitalize, nameLanguage, plural, t } from "./messages.js";
-import { MyDocuments, forget, remember } from "./my_documents.js";
+import { MyDocuments, findByName, forget, remember } from "./my_documents.js";
 import { SearchBar } from "./search_bar.js";
+import { TermsPanel } from "./terms_panel.js";
 
+const XLIFF = /\.(xlf|xliff)$/i;
 const NEEDS_FIELDS = /\.(json|tsv|csv|md|markdown)$/i;
 const REASONS_SHOWN = 8;
 const BETWEEN_ANNOUNCEMENTS = 5_000; // milliseconds
@@ -28,15 +30,17 @@ const LONG = 1_000; // sentences of a document that is translated only after a q
 const element = (id) => document.getElementById(id);
 const hasDraft = (number) => findDraft(job.feed.id, number) !== undefined;
 const view = new DocumentView(element("text-pairs"), element("reason"), hasDraft);
-const actions = { edit: sendEdits, confirm: confirmSentence, restore: restoreSentence, readsContext, report };
+const actions = { edit: sendEdits, confirm: confirmSentence, restore: restoreSentence, useTerms, readsContext, report };
 const panel = new SentencePanel(element("panel"), view, actions);
 const search = new SearchBar(element("search"), view, { edit: sendEdits, attempt });
+const terms = new TermsPanel(element("terms"), element("terms-button"), view, { go, useTerms });
 const readText = () => (chosenFile ? "" : element("text").value);
 const live = new LiveTranslation(element("live"), element("while-typing"), readText, () => element("model").value);
 const describe = (status) => `${messages.formatTime(status.created)} · ${describeState(status)}`;
 const myDocuments = new MyDocuments(element("my-documents"), { describe, remove, attempt });
 let models = [];
 let chosenFile = null;
+let glossary = null; // a file
 let job = null; // {feed: {id, after}, status, controller, begun, isUndone}: the open document
 let announced = 0;
 
@@ -98,6 +102,13 @@ function chooseFile(file) {
   element("start").querySelector("button.main").focus();
 }
 
+function chooseGlossary(file) {
+  glossary = file ?? null;
+  element("glossary").value = "";
+  element("glossary-name").textContent = file?.name ?? "";
+  element("no-glossary").hidden = !file;
+}
+
 /** Show what is known of the text before it is sent, or of a file of plain text: its size, and its translation. */
 async function showText() {
   live.update();
@@ -124,7 +135,7 @@ function describeSize(sentences) {
 /** Return a file name for a pasted text: its first words. */
 function nameText(text) {
   const [first] = text.trim().split("\n");
-  return `${first.slice(0, NAME_LENGTH).replaceAll(/[\\/.]+/g, " ").trim() || t("Pasted text")}.txt`;
+  return `${first.slice(0, NAME_LENGTH).replaceAll(/[\\/."]+/g, " ").trim() || t("Pasted text")}.txt`;
 }
 
 async function startJob(event) {
@@ -132,6 +143,7 @@ async function startJob(event) {
   const text = element("text").value;
   const isEmpty = !chosenFile && !text.trim();
   if (isEmpty) throw new Error(t("There is nothing to translate yet. Paste text, or choose a file."));
+  if (chosenFile && (await startReview(chosenFile))) return;
   const button = element("start").querySelector("button.main");
   button.disabled = true; // a document is sent once
   live.stop();
@@ -139,9 +151,14 @@ async function startJob(event) {
     const model = element("model").value;
     localStorage.setItem("docmt-model", model);
     const fields = element("fields").hidden ? "" : element("fields").querySelector("input").value;
-    const created = await (chosenFile
-      ? service.createFromFile(chosenFile, model, fields)
-      : service.createFromText(text, model, nameText(text)));
+    const file = chosenFile ?? new File([text], nameText(text)); // a form would change the line ends of a text
+    const created = await service.createDocument({ file, model, fields, terms: glossary });
+    if (!created.sentences && XLIFF.test(created.name)) {
+      await service.removeDocument(created.id);
+      throw new Error(
+        t("All of this XLIFF is translated already. If it is a reviewed file, open its document and upload it there, under Download."),
+      );
+    }
     if (!(await confirmDocument(created))) return await service.removeDocument(created.id);
     element("text").value = "";
     sessionStorage.removeItem("docmt-text");
@@ -150,6 +167,20 @@ async function startJob(event) {
   } finally {
     button.disabled = false;
   }
+}
+
+/** Take a reviewed XLIFF over into the document that it names, if the user means that. Return whether it is done. */
+async function startReview(file) {
+  if (!XLIFF.test(file.name)) return false;
+  const root = new DOMParser().parseFromString(await file.text(), "application/xml");
+  const reviewed = await findByName(root.querySelector("file")?.getAttribute("original"));
+  const values = reviewed && { name: reviewed.name, time: messages.formatTime(reviewed.created) };
+  if (!reviewed || !confirm(t("Is this the reviewed XLIFF of {name} of {time}, to be taken over there?", values))) return false;
+  chooseFile(null);
+  history.pushState(null, "", `#${reviewed.id}`);
+  await showAddress(); // until it is at its end
+  if (job?.feed.id === reviewed.id) await uploadReviewed(file);
+  return true;
 }
 
 function listenToDrops() {
@@ -292,7 +323,9 @@ function describeState(status) {
   const { finished, sentences } = status;
   const all = plural(sentences, "{count} sentence", "{count} sentences");
   const amount = t("{number} of {all}", { number: finished, all });
-  const skipped = Object.entries(status.skipped ?? {}).map(([reason, number]) => `${number} ${reason}`);
+  const skipped = Object.entries(status.skipped ?? {}).map(([reason, number]) => {
+    return `${number} ${messages.translateServerText(reason)}`;
+  });
   const left = skipped.length ? ` · ${t("left as it was: {list}", { list: skipped.join(", ") })}` : "";
   if (status.status === "queued") return t("Waiting for its turn");
   if (status.status === "running") return sentences ? amount + describeRest(status) : t("Reading the document");
@@ -355,25 +388,44 @@ function restoreSentence({ number }) {
   return attempt(() => change(request(), t("The sentence has the machine's version again.")));
 }
 
+/** Search sentences again for a term, or for a glossary, and tell what became of them. */
+function useTerms(values) {
+  return attempt(() => searchTerms(values));
+}
+
+async function searchTerms(values) {
+  const asked = job;
+  element("state").textContent = t("Sentences are searched again…");
+  announce(element("state").textContent);
+  const status = await service.useTerms(job.feed.id, values).finally(() => job === asked && showStatus(job.status));
+  if (job !== asked) return;
+  const { changed, kept, refused, waiting, skipped } = status;
+  const lines = [t("Sentences with the term now: {changed}; yours, which stay: {kept}; without it: {refused}.", { changed, kept, refused })];
+  if (waiting) lines.push(t("Not searched yet: {waiting}", { waiting }));
+  if (skipped) lines.push(t("Rows of the glossary that were left out: {skipped}", { skipped }));
+  await change(status, lines[0]);
+  report(new Error(lines.join("\n")), false);
+}
+
 async function undo() {
   job.isUndone = true;
   await change(service.undoChange(job.feed.id), t("The last change was undone."));
 }
 
 /** Take the translations of a reviewed XLIFF file over, and tell what was left out. */
-async function uploadReviewed() {
-  const [file] = element("reviewed").files;
+async function uploadReviewed(file) {
   const reviewed = job;
   const status = await service.uploadReviewed(job.feed.id, file).finally(() => {
     element("reviewed").value = "";
     element("download").open = false;
   });
   if (job !== reviewed) return;
-  const { changed, confirmed, problems } = status;
+  const { changed, replaced, confirmed, problems } = status;
   const message = t("Sentences with another translation: {changed}; confirmed: {confirmed}.", { changed, confirmed });
   await change(status, message);
   const reasons = problems.length ? [t("Left out: {count}", { count: problems.length }), ...problems] : [];
-  report(new Error([message, ...reasons.slice(0, REASONS_SHOWN)].join("\n")), problems.length > 0);
+  if (replaced) reasons.unshift(t("Your edits that it replaced: {replaced}. Undo brings them back.", { replaced }));
+  report(new Error([message, ...reasons.slice(0, REASONS_SHOWN)].join("\n")), problems.length + replaced > 0);
 }
 
 async function stop() {
@@ -457,10 +509,12 @@ function listenToButtons() {
   on("text", "input", showText);
   on("model", "change", showText);
   on("while-typing", "change", showText);
+  on("glossary", "change", () => chooseGlossary(element("glossary").files[0]));
+  on("no-glossary", "click", () => chooseGlossary(null));
   on("stop", "click", stop);
   on("resume", "click", () => change(service.resumeDocument(job.feed.id), t("The translation goes on.")));
   on("undo", "click", undo);
-  on("reviewed", "change", uploadReviewed);
+  on("reviewed", "change", () => uploadReviewed(element("reviewed").files[0]));
   on("delete", "click", async () => (await remove(job.feed.id)) && (location.hash = ""));
   on("filter", "change", () => view.applyFilter(element("filter").value));
   on("forget-key", "click", service.forgetKey);
@@ -505,7 +559,10 @@ listenToDrops();
 // A text may be there already: typed before all of this was loaded, or put back by the browser, perhaps later.
 showText();
 addEventListener("pageshow", showText);
-view.onDrawn = showCounts;
+view.onDrawn = () => {
+  showCounts();
+  terms.update();
+};
 const hasLetters = () => element("letters").checked;
 listenToKeys({ view, panel, search, go, openSentence, undo: () => attempt(undo), showHelp, hasLetters });
 attempt(async () => {

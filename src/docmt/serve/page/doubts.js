@@ -1,6 +1,6 @@
 // Why a sentence deserves a second look, in words.
 
-import { capitalize, t } from "./messages.js";
+import { capitalize, t, translateServerText } from "./messages.js";
 
 // Mean probability of a token below which a sentence counts as doubtful. Scores are natural logarithms.
 const LEAST_PROBABILITY = 0.4;
@@ -13,6 +13,13 @@ const WARNINGS = {
   long_source: t("The sentence is longer than the model reads at once. Most systems translate it without its context."),
 };
 
+/** Return a finding, "kind: message; message", in the language of the page. */
+function translateFinding(text) {
+  const [kind, ...rest] = text.split(": ");
+  const parts = rest.join(": ").split("; ").map(translateServerText);
+  return `${capitalize(translateServerText(kind))}: ${parts.join("; ")}`;
+}
+
 /** Return {doubts, faults}: reasons from the model, and findings of the checks. */
 export function judge(sentence) {
   const doubts = (sentence.warnings ?? []).map((name) => WARNINGS[name] ?? name);
@@ -21,5 +28,5 @@ export function judge(sentence) {
     const percent = Math.round(100 * probability);
     doubts.push(t("The model was unsure: it gave its words a probability of {percent}% on average.", { percent }));
   }
-  return { doubts, faults: (sentence.findings ?? []).map(capitalize) };
+  return { doubts, faults: (sentence.findings ?? []).map(translateFinding) };
 }

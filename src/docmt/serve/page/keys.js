@@ -23,6 +23,7 @@ export function listenToKeys({ view, panel, search, go, openSentence, undo, show
     c: () => withPanel(panel.actions.confirm),
     a: () => withPanel(() => panel.showAlternatives()),
     e: () => withPanel(() => panel.startEdit()),
+    t: () => withPanel(() => panel.startTerm()),
     "/": () => search.open(),
     "?": showHelp,
   };

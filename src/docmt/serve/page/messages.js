@@ -1,4 +1,5 @@
-// Messages in the language of the page. Their English texts are the keys of messages.json.
+// Messages in the language of the page. Their English texts are the keys of messages.json, and short texts of the server
+// those of server_messages.json.
 
 const NAME = "docmt-language";
 const LANGUAGES = ["en", "de", "fr"];
@@ -6,11 +7,27 @@ const LANGUAGES = ["en", "de", "fr"];
 const wanted = [localStorage.getItem(NAME), ...navigator.languages].map((code) => code?.slice(0, 2));
 export const language = wanted.find((code) => LANGUAGES.includes(code)) ?? "en";
 const locale = navigator.languages.find((code) => code.startsWith(language)) ?? language; // such as en-GB
-const messages = language === "en" ? {} : await (await fetch("page/messages.json")).json();
+const load = async (name) => (language === "en" ? {} : (await fetch(`page/${name}.json`)).json());
+const [messages, serverMessages] = await Promise.all(["messages", "server_messages"].map(load));
+const patterns = Object.keys(serverMessages).filter((text) => text.includes("{")).map(makePattern);
 const numbers = new Intl.NumberFormat(locale);
 const plurals = new Intl.PluralRules(language);
 const names = new Intl.DisplayNames(locale, { type: "language", fallback: "code" });
 const times = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
+
+/** Return a message with {names}, and a regular expression of the texts that it stands for. */
+function makePattern(message) {
+  const escaped = message.replace(/[\^$\\.*+?()[\]|/]/g, "\\$&");
+  return [message, new RegExp(`^${escaped.replace(/{(\w+)}/g, "(?<$1>.+)")}$`, "su")];
+}
+
+/** Return a short text of the server in the language of the page, if it is known. */
+export function translateServerText(text) {
+  if (serverMessages[text]) return serverMessages[text][language];
+  const [message, pattern] = patterns.find(([, each]) => each.test(text)) ?? [];
+  const { groups } = pattern?.exec(text) ?? {};
+  return message ? serverMessages[message][language].replace(/{(\w+)}/g, (_, name) => groups[name]) : text;
+}
 
 /** Return a message in the language of the page, with values for its {names}. */
 export function t(text, values = {}) {

@@ -19,6 +19,9 @@ export function forget(id) {
   forgetDrafts(id);
 }
 
+/** Return the newest document with a name, if there is one. */
+export const findByName = async (name) => (await list()).find((each) => each.name === name);
+
 /** Return the status of each document, the newest first. Those that the server has no longer are forgotten. */
 async function list() {
   const documents = await service.listDocuments();

@@ -121,7 +121,7 @@ function makePattern(text, matchCase) {
 }
 
 /** Return the range of characters of an element, whose words may be elements. */
-function makeRange(element, { start, end }) {
+export function makeRange(element, { start, end }) {
   const range = new Range();
   const texts = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
   for (let before = 0; texts.nextNode(); before += texts.currentNode.length) {

@@ -3,24 +3,26 @@
 import * as service from "./service.js";
 import { findDraft, keepDraft } from "./drafts.js";
 import { plural, t } from "./messages.js";
-import { lightGroup, showWords } from "./word_links.js";
+import { lightGroup, readWords, showWords } from "./word_links.js";
 
 export class SentencePanel {
   /**
    * edit: async function (targets by number, {message, retranslate}); confirm and restore: functions of the sentence;
-   * readsContext: function that returns whether the model of the document does; report: function that shows an error.
+   * useTerms: async function of {source, target}; readsContext: function that returns whether the model of the document does; report: function that shows an error.
    */
-  constructor(root, view, { edit, confirm, restore, readsContext, report }) {
-    Object.assign(this, { root, view, edit, readsContext, report, id: "", number: -1, groups: 0, group: -1 });
+  constructor(root, view, { edit, confirm, restore, useTerms, readsContext, report }) {
+    Object.assign(this, { root, view, edit, useTerms, readsContext, report, id: "", number: -1, groups: 0, group: -1 });
     this.title = root.querySelector("h2");
     this.reasons = root.querySelector(".reasons");
     this.hint = root.querySelector(".words-hint");
     this.choices = root.querySelector(".alternatives");
     this.form = root.querySelector("form");
     this.field = root.querySelector("textarea");
+    this.term = root.querySelector("#term");
     this.actions = {
       alternatives: () => this.showAlternatives(),
       edit: () => this.startEdit(),
+      term: () => this.startTerm(),
       confirm: () => confirm(this.pair.data),
       restore: () => restore(this.pair.data),
       close: () => this.close(),
@@ -32,7 +34,13 @@ export class SentencePanel {
     this.form.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.save(event.shiftKey ? "retranslate" : "keep");
     });
+    this.term.addEventListener("submit", (event) => this.submitTerm(event));
     view.root.addEventListener("mouseover", (event) => this.lightWord(event.target));
+    view.root.addEventListener("pointerup", ({ target }) => {
+      // Of the open sentence: a click on a word, or the end of a selection.
+      const isWord = target.closest(".word") || !getSelection().isCollapsed;
+      if (this.isOpen && isWord && this.view.numberAt(target) === this.number) this.showTerm(this.readTerm());
+    });
   }
 
   get isOpen() {
@@ -84,7 +92,7 @@ export class SentencePanel {
     this.root.querySelector("[data-do=restore]").hidden = !data.edited;
     this.reasons.replaceChildren(...reasons.map((reason) => makeElement("li", reason)));
     this.choices.replaceChildren();
-    this.form.hidden = true;
+    this.form.hidden = this.term.hidden = true;
     this.hint.textContent = "";
     for (const element of [source, target]) element.classList.add("chosen");
     target.setAttribute("aria-expanded", "true");
@@ -107,7 +115,7 @@ export class SentencePanel {
       this.groups = showWords(pair.source, pair.target, links);
       this.group = -1;
       this.hint.textContent = this.groups
-        ? t("Words of one colour belong together. Point at one, or use the arrow keys.")
+        ? t("Words of one colour belong together. Point at one, or use the arrow keys. Click one to use it everywhere.")
         : t("No words of this sentence could be aligned.");
     } catch (error) {
       this.report(error);
@@ -181,6 +189,43 @@ export class SentencePanel {
     this.noteDraft();
   }
 
+  /** Return the words that are selected in either text, or else are lit, with those that belong to them. */
+  readTerm() {
+    const [selection, { source, target }] = [getSelection(), this.pair];
+    const side = [source, target].find((each) => !selection.isCollapsed && each.contains(selection.anchorNode));
+    if (!side?.contains(selection.focusNode)) {
+      const isLit = (word) => word.dataset.group === String(this.group);
+      return { source: readWords(source, isLit), target: readWords(target, isLit) };
+    }
+    const selected = [...side.querySelectorAll(".word")].filter((word) => selection.containsNode(word, true));
+    const groups = new Set(selected.map((word) => word.dataset.group));
+    const isLinked = (word) => groups.has(word.dataset.group);
+    const words = { source: readWords(source, isLinked), target: readWords(target, isLinked) };
+    return { ...words, [side === source ? "source" : "target"]: selection.toString().trim() };
+  }
+
+  showTerm(term) {
+    this.term.hidden = false;
+    for (const [name, text] of Object.entries(term)) {
+      Object.assign(this.term.elements[name], { value: text, lang: this.view.languages[name] });
+    }
+  }
+
+  startTerm() {
+    this.showTerm(this.readTerm());
+    const { source, target } = this.term.elements;
+    (source.value ? target : source).focus();
+  }
+
+  async submitTerm(event) {
+    event.preventDefault();
+    const { source, target } = this.term.elements;
+    const button = this.term.querySelector("button");
+    button.disabled = true; // it is sent once
+    await this.useTerms({ source: source.value, target: target.value });
+    button.disabled = false;
+  }
+
   click(event) {
     const button = event.target.closest("button");
     if (button?.dataset.do) this.actions[button.dataset.do]();
@@ -228,8 +273,8 @@ export class SentencePanel {
 
   /** Leave the editor, whose draft stays, or the alternatives; close the panel if neither is open. */
   leave() {
-    if (this.form.hidden && !this.choices.childElementCount) return this.close();
-    this.form.hidden = true;
+    if (this.form.hidden && this.term.hidden && !this.choices.childElementCount) return this.close();
+    this.form.hidden = this.term.hidden = true;
     this.choices.replaceChildren();
     this.view.focus(this.number);
   }

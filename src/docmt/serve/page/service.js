@@ -84,7 +84,6 @@ export async function removeDocument(id) {
 
 export const resumeDocument = (id) => json(address(id, "/resume"), "POST");
 export const translateText = (text, model, signal) => json("v1/translate", "POST", { text, model }, signal);
-export const createFromText = (text, model, name) => json("v1/documents", "POST", { text, model, name });
 export const editSentences = (id, targets, retranslate) =>
   json(address(id, "/sentences"), "POST", { targets, retranslate });
 export const confirmSentence = (id, number, confirmed) =>
@@ -95,13 +94,15 @@ export const listAlternatives = async (id, number, count = 5) =>
   (await json(address(id, `/sentences/${number}/alternatives?count=${count}`))).alternatives;
 export const getAlignment = async (id, number) => (await json(address(id, `/sentences/${number}/alignment`))).alignment;
 
-export const createFromFile = (file, model, fields) =>
-  sendForm("v1/documents", { file, model, ...(fields && { fields }) });
+/** values: file and model; fields, and a glossary as terms. */
+export const createDocument = (values) => sendForm("v1/documents", values);
+/** values: source and target, or a glossary as file. */
+export const useTerms = (id, values) => sendForm(address(id, "/terms"), values);
 export const uploadReviewed = (id, file) => sendForm(address(id, "/xliff"), { file });
 
 async function sendForm(path, values) {
   const body = new FormData();
-  for (const [name, value] of Object.entries(values)) body.append(name, value);
+  for (const [name, value] of Object.entries(values)) if (value) body.append(name, value);
   return (await request(path, { method: "POST", body })).json();
 }
 

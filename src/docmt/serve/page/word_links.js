@@ -61,6 +61,16 @@ function makeWord(piece, group, numbers) {
   return word;
 }
 
+/** Return the text of an element from the first to the last of its words that a function selects. */
+export function readWords(element, isWanted) {
+  const words = [...element.querySelectorAll(".word")].filter(isWanted);
+  if (!words.length) return "";
+  const range = new Range();
+  range.setStartBefore(words[0]);
+  range.setEndAfter(words.at(-1));
+  return range.toString();
+}
+
 /** Light the words of a group in both elements, and no others. */
 export function lightGroup(elements, group) {
   for (const word of elements.flatMap((element) => [...element.querySelectorAll(".word")])) {

@@ -1,0 +1,213 @@
+"""The translation of what the journal of a job lacks, and the search for terms of the user."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from docmt.checking import CheckConfig, check_documents
+from docmt.core.errors import DocmtError
+from docmt.decoding.translation_results import PartialTranslation, TermUse, WordLink
+from docmt.documents import ParallelDocument
+from docmt.formats.language_codes import primary_language
+from docmt.serve.engine import Engine, Overloaded
+from docmt.serve.job_journal import JobJournal, Links, TranslationPlan
+from docmt.serve.job_store import JobFacts
+from docmt.serve.work_queue import Lane, Work
+from docmt.terms.matching import TermMatcher
+from docmt.terms.memory import QUALITY
+
+CHECKED_KINDS = ("empty", "untranslated", "loop", "number", "url", "placeholder", "bracket")
+"""Checks of single sentences."""
+_DIGITS = 4
+_AHEAD = 16
+"""Documents of a job that wait in the engine."""
+_AROUND = 64
+"""Sentences before those that are searched for terms, and after these, that are read with them."""
+_SHORT = 200
+"""Sentences of a job whose user waits for it: a pasted text, a letter, a report."""
+
+
+def choose_lane(facts: JobFacts) -> Lane:
+    """Return the lane of the engine for a job: a short one does not wait for the long ones."""
+    return "interactive" if facts.sentences <= _SHORT else "jobs"
+
+
+async def translate_job(
+    engine: Engine,
+    facts: JobFacts,
+    journal: JobJournal,
+    on_change: Callable[[], None],
+    owner: str = "",
+    entries: str = "",
+) -> None:
+    """Translate all sentences that are to be translated, document by document.
+
+    owner: id of a key. on_change: called after each part. entries: of glossaries that the client named. Raises
+    DocmtError if the engine cannot translate at all, or for a full disk.
+    """
+    while not journal.is_whole:
+        terms = await engine.make_matcher(facts.model, entries, *journal.join_terms())
+        if terms is not None and journal.list_sought():
+            await search_terms(engine, facts, journal, terms)
+            on_change()
+            continue
+        before = len(journal.events), journal.edits
+        works: deque[tuple[TranslationPlan, Work]] = deque()
+        try:
+            while plans := journal.list_plans(_AHEAD):
+                # The next documents wait in the engine, so that short ones are translated together.
+                new = plans[len(works) :]
+                works += [(plan, submit_plan(engine, facts, journal, plan, owner, terms)) for plan in new]
+                if not await _write_parts(facts, journal, *works.popleft(), on_change):
+                    break
+        finally:
+            for _, work in works:
+                work.cancel()
+        if (len(journal.events), journal.edits) == before:
+            raise DocmtError("the engine returned no translation")
+
+
+def submit_plan(
+    engine: Engine,
+    facts: JobFacts,
+    journal: JobJournal,
+    plan: TranslationPlan,
+    owner: str = "",
+    terms: TermMatcher | None = None,
+) -> Work:
+    """Start the translation of a document, or of its rest. Where too many texts wait, it goes to the lane of jobs."""
+    lane = choose_lane(facts)
+    if lane == "interactive":
+        try:
+            engine.check_room(facts.model, owner)
+        except Overloaded:
+            lane = "jobs"
+    return engine.submit(
+        facts.model,
+        plan.source,
+        align=lambda position: position + plan.shift in journal.contents.aligned,
+        resume_point=plan.resume_point,
+        targets=plan.targets,
+        lane=lane,
+        owner=owner,
+        terms=terms,
+    )
+
+
+async def _write_parts(
+    facts: JobFacts, journal: JobJournal, plan: TranslationPlan, work: Work, on_change: Callable[[], None]
+) -> bool:
+    """Write the parts of a document to the journal. Return whether the document is whole, and no edit came between."""
+    edits = journal.edits
+    try:
+        async for part in work.parts():
+            if journal.edits != edits:  # the part was translated after other sentences
+                return False
+            line, is_whole = describe_part(part, plan, journal, facts)
+            journal.append(line)
+            on_change()
+            if not is_whole:
+                return False
+    finally:
+        work.cancel()
+    last = journal.starts[plan.document + 1] - 1
+    return journal.edits == edits and not journal.sentences[last].stale
+
+
+def describe_part(
+    part: PartialTranslation, plan: TranslationPlan, journal: JobJournal, facts: JobFacts
+) -> tuple[dict[str, Any], bool]:
+    """Return the line of the journal for a part, and whether it has all sentences of the part.
+
+    A part ends before a sentence that the user wrote.
+    """
+    start, first = journal.starts[plan.document], part.first + plan.shift
+    last = first + len(part.source)
+    end = next((number for number in range(max(first, start), last) if not journal.sentences[number].stale), last)
+    rows = _describe_sentences(part, first, journal)[: end - first]
+    line: dict[str, Any] = {"document": plan.document, "sentences": rows[max(0, start - first) :]}
+    if first < start:
+        line["context"] = [row.get("target", "") for row in rows[: start - first]]
+    _add_findings([row for row in line["sentences"] if "target" in row], journal, facts)
+    if end == last:
+        history = [[list(map(int, words)) for words in each] for each in part.resume_point.history]
+        line["resume"] = [part.resume_point.sentences, history]
+    return line, end == last
+
+
+def _add_findings(rows: Sequence[dict[str, Any]], journal: JobJournal, facts: JobFacts) -> None:
+    """Add findings to the values of translated sentences."""
+    findings = check_pairs([(journal.sources[row["number"]], row["target"]) for row in rows], facts)
+    for row, messages in zip(rows, findings, strict=True):
+        row["findings"] = messages
+
+
+async def search_terms(engine: Engine, facts: JobFacts, journal: JobJournal, terms: TermMatcher) -> None:
+    """Search the next sentences again for terms of the user, among those around them.
+
+    Sentences that the user changed meanwhile stay.
+    """
+    sought = journal.list_sought()
+    document, edits = journal.find_document(sought[0]), journal.edits
+    whole, end = journal.extend(document), journal.starts[document + 1]
+    shift, targets = end - len(whole), journal.list_targets(document, end)
+    first, last = max(sought[0] - shift - _AROUND, 0), min(sought[0] - shift + 2 * _AROUND, len(whole))
+    numbers = [n for n in sought if n < min(sought[0] + _AROUND, end)]
+    scores = {n - shift - first: (journal.sentences[n].score or 0.0, journal.sentences[n].tokens) for n in numbers}
+    found = await engine.search_terms(facts.model, whole.slice(first, last), targets[first:last], scores, terms)
+    if journal.edits != edits:
+        return
+    rows = []
+    for number, old in ((n, journal.sentences[n]) for n in numbers if not journal.sentences[n].is_fixed):
+        if (new := found.get(number - shift - first)) is not None:
+            row = {"number": number, "target": new.target, "tokens": new.tokens, "warnings": old.warnings}
+            row |= {"score": round(float(new.score), _DIGITS), "terms": describe_uses(new.terms)}
+            if new.target == old.target:
+                row |= {"score": old.score, "match": old.match}
+            rows.append(row)
+    _add_findings(rows, journal, facts)
+    journal.append({"document": document, "sentences": rows, "searched": numbers})
+
+
+def _describe_sentences(part: PartialTranslation, first: int, journal: JobJournal) -> list[dict[str, Any]]:
+    """Return the values of each sentence of a part; first: number of the first one."""
+    translation = part.translation
+    if translation is None:
+        return [{"number": first + index, "error": str(part.error)} for index in range(len(part.source))]
+    rows = []
+    for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
+        row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
+        row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
+        if match := QUALITY.get(sentence.memory, 0):
+            row |= {"match": match, "score": None}
+        if sentence.alignment is not None and number in journal.contents.aligned:
+            row["links"] = list_links(sentence.alignment)
+        if sentence.terms:
+            row["terms"] = describe_uses(sentence.terms)
+        rows.append(row)
+    return rows
+
+
+def describe_uses(uses: Sequence[TermUse]) -> list[dict[str, Any]]:
+    """Return what became of terms as values for JSON."""
+    return [{**asdict(use), "loss": round(use.loss, _DIGITS)} for use in uses]
+
+
+def list_links(alignment: Sequence[WordLink]) -> Links:
+    """Return word links as values for JSON."""
+    return [[*map(int, (*link.source, *link.target, link.mutual))] for link in alignment]
+
+
+def check_pairs(pairs: Sequence[tuple[str, str]], facts: JobFacts) -> list[list[str]]:
+    """Return the findings of `docmt check` in each pair of sentences, as short texts."""
+    findings: list[list[str]] = [[] for _ in pairs]
+    if pairs:
+        codes = primary_language(facts.source_language), primary_language(facts.target_language)
+        sources, targets = zip(*pairs, strict=True)
+        document = ParallelDocument("", sources, targets)
+        for finding in check_documents([document], CheckConfig(*codes), kinds=CHECKED_KINDS).findings:
+            findings[finding.sentences[0].sentence - 1].append(f"{finding.kind}: {finding.message}")
+    return findings
