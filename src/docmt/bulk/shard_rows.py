@@ -288,7 +288,7 @@ class ParquetRows(ShardRows):
         names = dict.fromkeys(("id", "source_id", "translation"), text) | {"source": texts, "target": texts}
         names |= {"score": number, "scores": pyarrow.list_(number), "warnings": texts}
         if self.config.has_terms:
-            use = dict.fromkeys(("term", "found", "status"), text) | {"span": pyarrow.list_(pyarrow.int64())}
+            use = dict.fromkeys(("term", "found", "status", "replaced"), text) | {"span": pyarrow.list_(pyarrow.int64())}
             use |= {"wanted": texts, "loss": number}
             names["terms"] = pyarrow.list_(pyarrow.list_(pyarrow.struct(use)))
         schema = parquet.read_schema(BufferReader(data))
