@@ -270,3 +270,19 @@ def test_lines_of_subtitles_are_no_codes():
     data = b"1\n00:00:01,000 --> 00:00:02,000\nThe cat\nsleeps.\n"
     document = UnitDocuments(read_units(FORMATS["srt"], data, "a.srt"), "en").documents[0]
     assert document.marked and Memory.from_pairs([(TEXT, TARGET)]).match(document)[0].target == TARGET
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "translation"),
+    [
+        ("json", '{"a": "One cat.", "b": ["Two dogs."], "c": "A bird."}', '{"b": ["Deux."], "c": "Un.", "x": "Non."}'),
+        ("properties", "a=One cat.\nb=Two dogs.\nc=A bird.\n", "x=Autre.\nc=Un.\nb=Deux.\n"),
+    ],
+)  # fmt: skip
+def test_texts_with_keys_are_paired_by_these(name, old, translation, tmp_path):
+    for side, text in (("old", old), ("new", translation)):
+        (tmp_path / f"{side}.{name}").write_text(text)
+    paths = [tmp_path / f"{side}.{name}" for side in ("old", "new")]
+    memory = Memory.from_versions(*paths, ("en", "fr"), fields=["*"] * (name == "json"))
+    found = {source: each.target for source, (each,) in memory.entries.items()}
+    assert found == {"Two dogs.": "Deux.", "A bird.": "Un."}

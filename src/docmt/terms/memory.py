@@ -42,6 +42,8 @@ _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
 _BREAKS = re.compile(r"\n"), re.compile(r"\n\s*\n")
 """What separates paragraphs of text, without and with joined lines."""
+_KEYED = ("json", "strings")
+"""Formats whose texts have keys, in any order."""
 _SINGLE = ("ph", "it", "ut", "x")
 _SOME = 20
 """Languages that a message lists."""
@@ -145,9 +147,12 @@ class Memory:
         """
         config, paths = ReadConfig(tuple(fields), protect=tuple(protect)), (str(old), str(translation))
         codes = [code or "en" for code in languages]
-        (sources, _), (targets, pairs) = (
+        (sources, keys, _), (targets, others, pairs) = (
             _read_version(*pair, config, join_lines) for pair in zip(paths, codes, strict=True)
         )
+        if keys and others:
+            by_key = dict(zip(others, targets, strict=True))
+            targets = [by_key.get(key, []) for key in keys]
         if pairs is not None:  # both sides are in the translation
             sources = [_cut(each.source, codes[0], config.protect) for each in pairs]
             targets = [_cut(each.target, codes[1], config.protect) for each in pairs]
@@ -216,15 +221,17 @@ class Memory:
 
 def _read_version(
     path: str, language: str, config: ReadConfig, join_lines: bool
-) -> tuple[list[list[_Part]], list[UnitPair] | None]:
-    """Return the sentences of each paragraph of a file, and the pairs if its format holds both sides.
+) -> tuple[list[list[_Part]], list[str], list[UnitPair] | None]:
+    """Return the sentences of each paragraph of a file, their keys in a format that has keys, and the pairs in one that
+    holds both sides.
 
     language: of the rules for sentences.
     """
     data = read_bytes(path)
     if format := find_format(path, data):
         file = read_units(format, data, path, config)
-        return [_cut(unit, language, config.protect) for unit in file.units], file.list_pairs()
+        keys = [unit.id for unit in file.units] if format.name in _KEYED else []
+        return [_cut(unit, language, config.protect) for unit in file.units], keys, file.list_pairs()
     if has_jsonl_name(path):
         raise DocmtError(f"{path} is JSONL: give a document and its translation, or a memory as TMX or XLIFF")
     text = decode_utf8(data, path)
@@ -239,7 +246,7 @@ def _read_version(
         start = len(texts[-1]) + len(gap)
         texts[-1] += gap + sentence
         spans[-1].append((start, start + len(sentence)))
-    return [[(Unit(text), *span) for span in each] for text, each in zip(texts, spans, strict=True)], None
+    return [[(Unit(text), *span) for span in each] for text, each in zip(texts, spans, strict=True)], [], None
 
 
 def _pair(sources: Sequence[_Part], targets: Sequence[_Part]) -> list[_Segment]:
