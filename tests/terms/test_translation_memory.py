@@ -120,6 +120,7 @@ def test_files_without_use_are_errors(name, read):
             for state in ("new", "needs-translation", "needs-adaptation", "needs-l10n")
         ),
         xliff(segment('state="translated" state-qualifier="fuzzy-match"')),
+        xliff(segment(attributes='conf="RejectedTranslation"')),
         xliff2('state="initial"'),
         tmx(unit(target=" ")),
         xliff(segment(target=TEXT)),
@@ -137,6 +138,7 @@ def test_what_is_no_translation_is_not_used(data, read):
 
 
 MACHINE, PERSON = '<prop type="x-origin">machine</prop>', '<prop type="x-state">confirmed</prop>'
+UNREVIEWED = ("unconfirmed", "NotConfirmed", "Unapproved")
 BEFORE, OTHER = unit("Yes, no.", "a"), unit("Other one.", "c")
 
 
@@ -150,6 +152,12 @@ RULES = {
     "that more than the date": ([BEFORE, unit(target="b"), unit(target="d", attributes=date(2025))], "context", "b"),
     "people over machines": ([unit(target="b"), unit(target="c", props=MACHINE, attributes=date(2025))], "exact", "b"),
     "reviewed over others": ([unit(target="b", props=PERSON), unit(target="c", attributes=date(2025))], "exact", "b"),
+    "not what is not reviewed": (
+        [unit(target=state, props=PERSON.replace("confirmed", state)) for state in UNREVIEWED]
+        + [unit(target="e", props=PERSON)],
+        "exact",
+        "e",
+    ),
     "the newest": (
         [unit(target="b", attributes=date(2024)), unit(target="c", attributes=date(2020, "creationdate"))],
         "exact",
@@ -178,6 +186,8 @@ def test_a_review_in_xliff_counts_more_than_a_machine(read):
     raw = segment('state="needs-review-translation" state-qualifier="mt-suggestion"', target="a")
     assert find(read(xliff(raw, segment('state="final"', target="b")), "a.xlf")) == ("exact", "b")
     assert find(read(xliff(raw), "a.xlf")) == ("exact", "a")
+    confirmed = segment(target="c", attributes='m:confirmed="1" xmlns:m="urn:m"')
+    assert find(read(xliff(segment(target="b"), confirmed), "a.xlf")) == ("exact", "c")
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,13 @@ none is better."""
 QUALITY: Mapping[str, int] = {"exact": 100, "context": 101}
 """Match quality of what is reused."""
 _UNUSABLE = re.compile(
-    r"new|initial|needs-(?:translation|l10n|adaptation|review-l10n|review-adaptation)|[\w-]*(?:fuzzy|rejected)[\w-]*"
+    r"new|initial|needs-(?:translation|l10n|adaptation|review-l10n|review-adaptation)|(?i:[\w-]*(?:fuzzy|rejected)[\w-]*)"
 )
 """States, or origins, of translations that are missing, or of another source."""
 _MACHINE = re.compile(r"(?i)(?:.*[^a-z])?(?:mt|ai|machine)(?:[^a-z].*)?|needs-review-translation")
-_REVIEWED = re.compile(r"(?i)\w*confirmed\w*|\w*approved\w*|reviewed|final|signed-off|proofread|person|yes|true")
+_REVIEWED = re.compile(
+    r"(?i)(?!un|not)\w*(?:confirmed|approved)\w*|reviewed|final|signed-off|proofread|person|yes|true|1"
+)
 _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 """Types of properties of TMX that tell where a translation comes from."""
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
