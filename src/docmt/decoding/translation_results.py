@@ -100,7 +100,7 @@ class PreparedDocument:
         for number in self.given.keys() - joined:
             whole = self.numbers[number]
             match, text, rows[number] = self.matches[whole], self.whole.sentences[whole], []
-            if self.numbers.index(whole) == number:
+            if number == 0 or self.numbers[number - 1] != whole:
                 ends = (0, len(text)), (0, len(match.target))
                 links = (
                     None if match.links is None else [WordLink(each[:2], each[2:], 1.0, True) for each in match.links]

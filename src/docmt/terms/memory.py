@@ -181,14 +181,15 @@ class Memory:
 
     def _add(self, segments: Iterable[_Segment], previous: str | None = None) -> Memory:
         """Return the memory with more sentences. previous: key of what is before the first one."""
-        entries = defaultdict[str, list[_Entry]](list)
+        entries = defaultdict[str, dict[_Entry, None]](dict)  # each once
         for source, target, rank, date in segments:
             marked = None if rank is None else mark_pair(source, target)
             key = make_key(source[0].text[source[1] : source[2]] if marked is None else marked[0])
             if marked is not None and key and marked[1].strip():
-                entries[key].append(_Entry(join_spaces(marked[1]), previous, rank or 0, date))
+                entries[key][_Entry(join_spaces(marked[1]), previous, rank or 0, date)] = None
             previous = key
-        return self.join(Memory(entries=entries)) if self.entries else Memory(self.languages, dict(entries))
+        new = Memory(self.languages, {key: list(each) for key, each in entries.items()})
+        return self.join(new) if self.entries else new
 
     def checksum(self) -> str:
         """Return a checksum of the languages and sentences."""
