@@ -183,6 +183,7 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
         if len(reuse) != 2:
             raise DocmtError(f"--reuse has {len(reuse)} files: name an earlier version and its translation")
         config = {"protect": options.patterns, "fields": options.fields, "join_lines": options.input.join_lines}
+        config["layout"] = "lines" if options.input.layout == "lines" else "text"
         memory = Memory.from_versions(reuse[0], reuse[1], languages, **config).join(memory)
     translator = Translator(name, **settings).with_memory(memory if len(memory) else None)
     if glossary is not None:

@@ -141,16 +141,18 @@ class Memory:
         fields: Sequence[str] = (),
         protect: Sequence[str] = (),
         join_lines: bool = False,
+        layout: Literal["text", "lines"] = "text",
     ) -> Memory:
         """Return the sentences of an earlier version of a file, and of its translation.
 
-        fields, protect: see `docmt.formats.units.ReadConfig`. join_lines: see `Document.from_text`. Raises DocmtError
-        for files that cannot be read, or whose paragraphs do not belong together.
+        fields, protect: see `docmt.formats.units.ReadConfig`. join_lines: see `Document.from_text`. layout: lines where
+        each line of a text is a sentence. Raises DocmtError for files that cannot be read, or whose paragraphs do not
+        belong together.
         """
         config, paths = ReadConfig(tuple(fields), protect=tuple(protect)), (str(old), str(translation))
         codes = [code or "en" for code in languages]
         (sources, keys, _), (targets, others, pairs) = (
-            _read_version(*pair, config, join_lines) for pair in zip(paths, codes, strict=True)
+            _read_version(*pair, config, join_lines, layout) for pair in zip(paths, codes, strict=True)
         )
         if keys and others:
             by_key = dict(zip(others, targets, strict=True))
@@ -161,7 +163,9 @@ class Memory:
         paired = [_pair(*each) for each in zip(sources, targets, strict=False)]
         uneven = sum(segments[0].rank is None for segments in paired if segments)
         problem = "they are equal" * (sources == targets)
-        if len(sources) != len(targets):
+        if not any(targets):
+            problem = "there is no finished translation"
+        elif len(sources) != len(targets):
             problem = f"there are {len(sources)} and {len(targets)} paragraphs"
         elif 2 * uneven > len(sources):
             problem = f"{uneven} of {len(sources)} paragraphs have other numbers of sentences"
@@ -223,7 +227,7 @@ class Memory:
 
 
 def _read_version(
-    path: str, language: str, config: ReadConfig, join_lines: bool
+    path: str, language: str, config: ReadConfig, join_lines: bool, layout: Literal["text", "lines"]
 ) -> tuple[list[list[_Part]], list[str], list[UnitPair] | None]:
     """Return the sentences of each paragraph of a file, their keys in a format that has keys, and the pairs in one that
     holds both sides.
@@ -231,7 +235,7 @@ def _read_version(
     language: of the rules for sentences.
     """
     data = read_bytes(path)
-    if format := find_format(path, data):
+    if layout == "text" and (format := find_format(path, data)):
         file = read_units(format, data, path, config)
         keys = [unit.id for unit in file.units] if format.name in _KEYED else []
         return [_cut(unit, language, config.protect) for unit in file.units], keys, file.list_pairs()
@@ -239,7 +243,7 @@ def _read_version(
         raise DocmtError(f"{path} is JSONL: give a document and its translation, or a memory as TMX or XLIFF")
     text = decode_utf8(data, path)
     document = read_input(
-        path, layout="text", language=language, join_lines=join_lines, text=text, protect=config.protect
+        path, layout=layout, language=language, join_lines=join_lines, text=text, protect=config.protect
     ).documents[0]
     texts, spans = list[str](), list[list[tuple[int, int]]]()
     for gap, sentence in zip(document.gaps, document.sentences, strict=False):
