@@ -135,6 +135,13 @@ def test_the_last_line_counts_what_has_several_translations(here):
     assert outcome.err.splitlines()[-1] == f"docmt: memory: 1 sentence, 0 reused (0 with the sentence before); {more}"
 
 
+def test_lines_are_the_sentences_of_both_versions_where_they_are_those_of_the_file(here):
+    (here / "old.txt").write_text("It is good. It is new.\nWe thank the citizens.\n")
+    (here / "old.fr.txt").write_text("Bien. Et neuf. Oui.\nMerci !\n")
+    call("translate", *MODEL, "old.txt", "-o", "out.txt", "--layout", "lines", "--reuse", "old.txt", "old.fr.txt")
+    assert (here / "out.txt").read_text() == (here / "old.fr.txt").read_text()
+
+
 def test_each_format_has_its_way_to_say_what_was_reused(here):
     outcome = call("translate", *MODEL, "in.txt", "-o", "out.jsonl", "--memory", "m.tmx")
     assert outcome.err.splitlines()[-1] == "docmt: memory: 5 sentences, 1 reused (0 with the sentence before)"
@@ -158,6 +165,7 @@ REFUSED = {
     "another file": (["--reuse", "in.txt", "short.txt"], r"short\.txt do not pair: there are 5 and 1 paragraphs"),
     "the same file": (["--reuse", "in.txt", "in.txt"], "do not pair: they are equal"),
     "other sentences": (["--reuse", "two.txt", "more.txt"], "do not pair: 5 of 5 paragraphs have other numbers"),
+    "unfinished": (["--reuse", "a.po", "a.po"], r"a\.po do not pair: there is no finished translation"),
     "JSONL": (["--reuse", "a.jsonl", "a.jsonl"], r"a\.jsonl is JSONL"),
     "sampling": (["--memory", "m.tmx", "--sampling"], "memories need the beam search of docmt"),
     "no file": (["--memory", "none.tmx"], r"none\.tmx"),
@@ -171,6 +179,7 @@ def test_what_is_refused(name, here):
     (here / "short.txt").write_text("Un texte.\n")
     (here / "two.txt").write_text("It is. It was.\n" * 5)
     (here / "more.txt").write_text("Un. Deux. Trois.\n" * 5)
+    write_po(here / "a.po", SENTENCES)
     (here / "a.jsonl").write_text('{"source": "a"}\n')
     arguments, message = REFUSED[name]
     output = [] if "-o" in arguments else ["-o", "out.txt"]

@@ -196,6 +196,7 @@ def test_a_consistent_translation_says_what_it_changed(here, monkeypatch):
     sentences = ["Mr Brok is here.", "I thank Mr Brok.", "We know Mr Brok.", "Mr Brok has left.", "He said that."]
     (here / "in.txt").write_text("\n".join(sentences) + "\n")
     common = ["translate", "en-fr-sentence", "in.txt", "--layout", "lines", "--beam", "1"]
+    fails(*common, "--terms-mode", "require", message="--terms-mode has no effect without --terms: leave it out")
     fails(*common, "--terms-report", "r.tsv", message="--terms-report lists the terms of --terms or --consistent")
     fails(*common, "--consistent", "--search.sampling", message="terms need the beam search of docmt")
     outcome = call(*common, "--consistent", "-o", "out.txt", "--terms-report", "r.tsv")

@@ -288,10 +288,8 @@ class ParquetRows(ShardRows):
         names = dict.fromkeys(("id", "source_id", "translation"), text) | {"source": texts, "target": texts}
         names |= {"score": number, "scores": pyarrow.list_(number), "warnings": texts}
         if self.config.has_terms:
-            use = dict.fromkeys(("term", "found", "status", "replaced"), text) | {
-                "span": pyarrow.list_(pyarrow.int64())
-            }
-            use |= {"wanted": texts, "loss": number}
+            use = dict.fromkeys(("term", "found", "status", "replaced"), text)
+            use |= {"span": pyarrow.list_(pyarrow.int64()), "wanted": texts, "loss": number}
             names["terms"] = pyarrow.list_(pyarrow.list_(pyarrow.struct(use)))
         schema = parquet.read_schema(BufferReader(data))
         column = self._find_text_column(Row("", 0, dict.fromkeys(schema.names)))

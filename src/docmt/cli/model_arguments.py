@@ -184,6 +184,7 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
         if len(reuse) != 2:
             raise DocmtError(f"--reuse needs two files, an earlier version and its translation, not {len(reuse)}")
         config = {"protect": options.patterns, "fields": options.fields, "join_lines": options.input.join_lines}
+        config["layout"] = "lines" if options.input.layout == "lines" else "text"
         versions = Memory.from_versions(reuse[0], reuse[1], languages, **config)
         found = detect_language(versions.entries)
         if found and is_same_language(found, languages[1]) and not is_same_language(*languages):

@@ -86,7 +86,10 @@ class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
     search: SearchConfig = SearchConfig()
     """beam search"""
 
-    option_rules = (Needs("samples", "search.sampling", "has no effect without {}: add it, with --search.beam 1"),)
+    option_rules = (
+        Needs("samples", "search.sampling", "has no effect without {}: add it, with --search.beam 1"),
+        Needs("terms_mode", "terms"),
+    )
 
 
 def parser() -> Parser[BulkOptions]:
