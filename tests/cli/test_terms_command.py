@@ -132,6 +132,16 @@ def test_a_title_above_the_names_of_columns_is_told(tmp_path):
     ]
 
 
+def test_translate_tells_what_looks_wrong_in_a_glossary(tmp_path, caplog):
+    (tmp_path / "g.csv").write_text("source;target;colour\ncommittee;comité;red\ncat;;\n")
+    (tmp_path / "in.txt").write_text("The committee met.\n")
+    outcome = call("translate", "en-fr-sentence", tmp_path / "in.txt", "--beam=1", "--terms", tmp_path / "g.csv")
+    assert outcome.status == 0, outcome.err
+    told = [f"{tmp_path}/g.csv, line 1: the column 'colour' is not used"]
+    told.append(f"{tmp_path}/g.csv, line 3: skipped: 'cat' has no translation")
+    assert caplog.messages[:2] == told
+
+
 def write_documents(here):
     """Write two sides that say most words in one way, and "report" in two."""
     names = ["council", "member", "country", "budget", "citizen", "market", "treaty", "region"]

@@ -123,6 +123,14 @@ def test_files_without_use_are_errors(name, read):
         xliff(segment(attributes='conf="RejectedTranslation"')),
         xliff2('state="initial"'),
         tmx(unit(target=" ")),
+        *(
+            tmx(unit("Another sentence."), unit(props=f'<prop type="x-ConfirmationLevel">{level}</prop>'))
+            for level in ("Draft", "RejectedTranslation", "RejectedSignOff", "Unspecified")
+        ),
+        *(
+            xliff(segment(attributes=f'xmlns:mq="MQXliff" mq:status="{status}"'))
+            for status in ("Rejected", "PartiallyEdited", "NotStarted")
+        ),
         xliff(segment(target=TEXT)),
         tmx(unit('The <ph x="1">a</ph>cat sleeps.', TARGET)),
     ],
@@ -135,6 +143,25 @@ def test_what_is_no_translation_is_not_used(data, read):
     except DocmtError as error:
         assert "nothing to reuse" in str(error)
     assert find(memory) is None and find(memory, "Another sentence.")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "is_used"),
+    [
+        ('percent="80" origin="tm"', False),
+        ('percent="80" origin="tm" conf="Translated"', True),
+        ('percent="100" origin="tm"', True),
+        ('status="PreTranslated" percent="75"', False),
+        ('status="ManuallyConfirmed" percent="75"', True),
+        ('status="Edited" percent="0"', True),
+    ],
+)
+def test_a_similar_translation_counts_once_a_person_has_confirmed_it(attributes, is_used, read, tmp_path):
+    memory = read(xliff(segment(source="Another one."), segment(attributes=attributes)), "a.xlf")
+    assert (find(memory) is not None) is is_used
+    (tmp_path / "old.txt").write_text(TEXT)
+    memory = Memory.from_versions(tmp_path / "old.txt", tmp_path / "a.xlf", ("en", "fr"))
+    assert (find(memory) is not None) is is_used and find(memory, "Another one.")
 
 
 MACHINE, PERSON = '<prop type="x-origin">machine</prop>', '<prop type="x-state">confirmed</prop>'
@@ -226,6 +253,7 @@ CODED = [
     ('Click <g id="1">here</g> now.', '<g id="1">Ici</g> cliquez.', True),
     ('Click <g id="1">here</g> <g id="2">now</g>.', '<g id="2">Maintenant</g> cliquez <g id="1">ici</g>.', True),
     ('Click<x id="2"/> <g id="1">here</g> now.', 'Cliquez<x id="2"/> <g id="1">ici</g>.', True),
+    ('Click <ph id="2">a  b</ph> here.', 'Cliquez <ph id="2">a  b</ph> ici.', True),
     ('Click <g id="1">here</g> now.', "Cliquez ici.", False),
     ("Click here now.", 'Cliquez <g id="1">ici</g>.', False),
     ("You have {count} files.", "Vous avez {count} fichiers.", True),

@@ -160,8 +160,9 @@ def _read(marked: str) -> tuple[Unit, list[_Run]]:
             runs.append(_Run(start, len(text), tuple(opened), mark))
         if match is None:
             break
-        position, mark, kind = match.end(), match[0], _KINDS[match[1]]
-        name = f"{match[2]} {match[3]}"
+        position, kind = match.end(), _KINDS[match[1]]
+        name = " ".join([match[2], *match[3].split()])  # a memory has single spaces
+        mark = match[1] + name
         codes.append(Code(len(text), kind, name, match[3]))  # type: ignore[arg-type]
         if kind == "open":
             opened.append(name)

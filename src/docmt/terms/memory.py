@@ -32,13 +32,17 @@ none is better."""
 QUALITY: Mapping[str, int] = {"exact": 100, "context": 101}
 """Match quality of what is reused."""
 _UNUSABLE = re.compile(
-    r"new|initial|needs-(?:translation|l10n|adaptation|review-l10n|review-adaptation)|(?i:[\w-]*(?:fuzzy|rejected)[\w-]*)"
+    r"(?i)new|initial|draft|unspecified|notstarted|partiallyedited"
+    r"|needs-(?:translation|l10n|adaptation|review-l10n|review-adaptation)|[\w-]*(?:fuzzy|rejected)[\w-]*"
 )
 """States, or origins, of translations that are missing, or of another source."""
 _MACHINE = re.compile(r"(?i)(?:.*[^a-z])?(?:mt|ai|machine)(?:[^a-z].*)?|needs-review-translation")
 _REVIEWED = re.compile(
     r"(?i)(?!un|not)\w*(?:confirmed|approved)\w*|reviewed|final|signed-off|proofread|person|yes|true|1"
 )
+_CONFIRMED = re.compile(rf"(?i)translated|{_REVIEWED.pattern.removeprefix('(?i)')}")
+_SIMILAR = re.compile(r"[1-9]\d?")
+"""Percentage of a match of Trados or memoQ for another source."""
 _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 """Types of properties of TMX that tell where a translation comes from."""
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
@@ -158,6 +162,7 @@ class Memory:
             by_key = dict(zip(others, targets, strict=True))
             targets = [by_key.get(key, []) for key in keys]
         if pairs is not None:  # both sides are in the translation
+            pairs = [each for each in pairs if _rank_pair(each) is not None]
             sources = [_cut(each.source, codes[0], config.protect) for each in pairs]
             targets = [_cut(each.target, codes[1], config.protect) for each in pairs]
         paired = [_pair(*each) for each in zip(sources, targets, strict=False)]
@@ -306,11 +311,17 @@ def _rank(states: frozenset[str]) -> int | None:
     return 2 if any(map(_REVIEWED.fullmatch, states)) else int(not any(map(_MACHINE.fullmatch, states)))
 
 
+def _rank_pair(pair: UnitPair) -> int | None:
+    """Return the rank of the translation of a segment, see `_rank`. A similar one is used where people confirmed it."""
+    states = frozenset(pair.states[name] for name in _XLIFF_STATES if name in pair.states)
+    is_similar = _SIMILAR.fullmatch(pair.states.get("percent", "")) and not any(map(_CONFIRMED.fullmatch, states))
+    return None if is_similar else _rank(states)
+
+
 def _read_xliff(data: bytes, path: str) -> Iterator[_Variants]:
     """Yield the segments of an XLIFF file that have a translation."""
     for each in read_units(FORMATS["xliff"], data, path).list_pairs() or ():
-        states = frozenset(each.states[name] for name in _XLIFF_STATES if name in each.states)
-        yield _Variants(list(zip(each.languages, (each.source, each.target), strict=True)), _rank(states))
+        yield _Variants(list(zip(each.languages, (each.source, each.target), strict=True)), _rank_pair(each))
 
 
 def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:
