@@ -219,7 +219,9 @@ def test_a_bulk_job_is_done_with_one_memory(here):
     outcome = call(*arguments, "m.tmx")
     assert outcome.status == 0, outcome.err
     (part,) = (here / "job" / "output").iterdir()
-    assert [json.loads(line)["target"][2] for line in part.read_text().splitlines()] == ["Merci !"] * 3
+    records = [json.loads(line) for line in part.read_text().splitlines()]
+    assert [record["target"][2] for record in records] == ["Merci !"] * 3
+    assert [record["match"] for record in records] == [[0, 0, 100, 0]] * 3
     (here / "other.tmx").write_text(TMX.replace("Merci !", "Merci"))
     outcome = call(*arguments, "other.tmx")
     assert outcome.status == 2 and "--memory" in outcome.err

@@ -177,6 +177,7 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
         options.swap,
         protect=options.patterns,
         has_terms=bool(options.terms),
+        has_memory=bool(options.memory),
     )
     kind = choose_kind(paths, rows, FileConfig(*languages, language, protect=rows.protect)) if paths else None
     if kind is None:
