@@ -107,6 +107,41 @@ def test_a_sentence_may_have_a_translation_of_several(here, caplog):
     assert (here / "out.txt").read_text().endswith("\n\nMerci ! À vous tous.\n")
 
 
+def test_sentences_over_lines_of_subtitles_are_reused(here):
+    cue = "1\n00:00:01,000 --> 00:00:02,000\n{}\n"
+    (here / "old.srt").write_text(cue.format("We thank the citizens\nof the Union."))
+    (here / "old.fr.srt").write_text(cue.format("Merci aux citoyens\nde l'Union !"))
+    outcome = call("translate", *MODEL, "old.srt", "-o", "out.srt", "--reuse", "old.srt", "old.fr.srt")
+    assert outcome.err.splitlines()[-1] == "docmt: memory: 1 sentence, 1 reused (1 with the sentence before)"
+    assert (here / "out.srt").read_text() == (here / "old.fr.srt").read_text()
+
+
+def test_versions_in_the_wrong_order_are_told(here, caplog):
+    (here / "old.txt").write_text("\n".join([*SENTENCES, "The house is in the town."]))
+    longer = "La maison est dans la ville, et nous sommes à côté de la place et de la gare."
+    (here / "old.fr.txt").write_text("\n".join([*TRANSLATED, longer]))
+    call("translate", *MODEL, "in.txt", "-o", "out.txt", "--reuse", "old.txt", "old.fr.txt")
+    assert caplog.messages == ["memory: 5 sentences, 5 reused (5 with the sentence before)"]
+    call("translate", *MODEL, "in.txt", "-o", "out.txt", "--reuse", "old.fr.txt", "old.txt")
+    told = "old.fr.txt seems to be in fr: name the earlier version first, then its translation"
+    assert caplog.messages[1:] == [told, "memory: 5 sentences, 0 reused (0 with the sentence before)"]
+
+
+def test_the_last_line_counts_what_has_several_translations(here):
+    (here / "other.tmx").write_text(TMX.replace("Merci !", "Merci à vous !"))
+    (here / "in.txt").write_text(SENTENCES[3])
+    outcome = call("translate", *MODEL, "in.txt", "-o", "out.txt", "--memory", "m.tmx", "other.tmx")
+    more = "1 translated anew, because the memory has several translations"
+    assert outcome.err.splitlines()[-1] == f"docmt: memory: 1 sentence, 0 reused (0 with the sentence before); {more}"
+
+
+def test_lines_are_the_sentences_of_both_versions_where_they_are_those_of_the_file(here):
+    (here / "old.txt").write_text("It is good. It is new.\nWe thank the citizens.\n")
+    (here / "old.fr.txt").write_text("Bien. Et neuf. Oui.\nMerci !\n")
+    call("translate", *MODEL, "old.txt", "-o", "out.txt", "--layout", "lines", "--reuse", "old.txt", "old.fr.txt")
+    assert (here / "out.txt").read_text() == (here / "old.fr.txt").read_text()
+
+
 def test_each_format_has_its_way_to_say_what_was_reused(here):
     outcome = call("translate", *MODEL, "in.txt", "-o", "out.jsonl", "--memory", "m.tmx")
     assert outcome.err.splitlines()[-1] == "docmt: memory: 5 sentences, 1 reused (0 with the sentence before)"
@@ -126,10 +161,11 @@ def test_each_format_has_its_way_to_say_what_was_reused(here):
 
 REFUSED = {
     "other languages": (["--memory", "de.tmx"], r"de\.tmx has nothing to reuse from en to fr: .* are in de, en"),
-    "one file": (["--reuse", "in.txt"], "--reuse has 1 files: name an earlier version and its translation"),
+    "one file": (["--reuse", "in.txt"], "--reuse needs two files, an earlier version and its translation, not 1"),
     "another file": (["--reuse", "in.txt", "short.txt"], r"short\.txt do not pair: there are 5 and 1 paragraphs"),
     "the same file": (["--reuse", "in.txt", "in.txt"], "do not pair: they are equal"),
     "other sentences": (["--reuse", "two.txt", "more.txt"], "do not pair: 5 of 5 paragraphs have other numbers"),
+    "unfinished": (["--reuse", "a.po", "a.po"], r"a\.po do not pair: there is no finished translation"),
     "JSONL": (["--reuse", "a.jsonl", "a.jsonl"], r"a\.jsonl is JSONL"),
     "sampling": (["--memory", "m.tmx", "--sampling"], "memories need the beam search of docmt"),
     "no file": (["--memory", "none.tmx"], r"none\.tmx"),
@@ -143,6 +179,7 @@ def test_what_is_refused(name, here):
     (here / "short.txt").write_text("Un texte.\n")
     (here / "two.txt").write_text("It is. It was.\n" * 5)
     (here / "more.txt").write_text("Un. Deux. Trois.\n" * 5)
+    write_po(here / "a.po", SENTENCES)
     (here / "a.jsonl").write_text('{"source": "a"}\n')
     arguments, message = REFUSED[name]
     output = [] if "-o" in arguments else ["-o", "out.txt"]
@@ -182,7 +219,9 @@ def test_a_bulk_job_is_done_with_one_memory(here):
     outcome = call(*arguments, "m.tmx")
     assert outcome.status == 0, outcome.err
     (part,) = (here / "job" / "output").iterdir()
-    assert [json.loads(line)["target"][2] for line in part.read_text().splitlines()] == ["Merci !"] * 3
+    records = [json.loads(line) for line in part.read_text().splitlines()]
+    assert [record["target"][2] for record in records] == ["Merci !"] * 3
+    assert [record["match"] for record in records] == [[0, 0, 100, 0]] * 3
     (here / "other.tmx").write_text(TMX.replace("Merci !", "Merci"))
     outcome = call(*arguments, "other.tmx")
     assert outcome.status == 2 and "--memory" in outcome.err

@@ -132,6 +132,16 @@ def test_a_title_above_the_names_of_columns_is_told(tmp_path):
     ]
 
 
+def test_translate_tells_what_looks_wrong_in_a_glossary(tmp_path, caplog):
+    (tmp_path / "g.csv").write_text("source;target;colour\ncommittee;comité;red\ncat;;\n")
+    (tmp_path / "in.txt").write_text("The committee met.\n")
+    outcome = call("translate", "en-fr-sentence", tmp_path / "in.txt", "--beam=1", "--terms", tmp_path / "g.csv")
+    assert outcome.status == 0, outcome.err
+    told = [f"{tmp_path}/g.csv, line 1: the column 'colour' is not used"]
+    told.append(f"{tmp_path}/g.csv, line 3: skipped: 'cat' has no translation")
+    assert caplog.messages[:2] == told
+
+
 def write_documents(here):
     """Write two sides that say most words in one way, and "report" in two."""
     names = ["council", "member", "country", "budget", "citizen", "market", "treaty", "region"]
@@ -186,6 +196,7 @@ def test_a_consistent_translation_says_what_it_changed(here, monkeypatch):
     sentences = ["Mr Brok is here.", "I thank Mr Brok.", "We know Mr Brok.", "Mr Brok has left.", "He said that."]
     (here / "in.txt").write_text("\n".join(sentences) + "\n")
     common = ["translate", "en-fr-sentence", "in.txt", "--layout", "lines", "--beam", "1"]
+    fails(*common, "--terms-mode", "require", message="--terms-mode has no effect without --terms: leave it out")
     fails(*common, "--terms-report", "r.tsv", message="--terms-report lists the terms of --terms or --consistent")
     fails(*common, "--consistent", "--search.sampling", message="terms need the beam search of docmt")
     outcome = call(*common, "--consistent", "-o", "out.txt", "--terms-report", "r.tsv")

@@ -143,7 +143,7 @@ def no_terms(*searched):
 class LosesWords:
     """Copies at most so many words of a sentence."""
 
-    languages, protection, patterns, terms = ("en", "fr"), Protection(), (), None
+    languages, protection, patterns, terms, consistent = ("en", "fr"), Protection(), (), None, False
 
     def __init__(self, most, **search):
         self.most, self.searches = most, []

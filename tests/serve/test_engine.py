@@ -108,6 +108,15 @@ def test_terms_of_the_server(models, tmp_path):
         Engine([str(models["group"])], terms=[str(tmp_path / "other.tsv")])
 
 
+def test_a_glossary_of_windows_is_read_and_what_is_wrong_in_it_is_logged(models, tmp_path, caplog):
+    back, path = save(tmp_path / "back", ("de", "en"), system="sentence"), tmp_path / "a.csv"
+    path.write_bytes("source;target;colour\ncommittee;comité à\ncat;\n".encode("cp1252"))
+    pool = Engine([str(back), str(models["group"])], terms=[str(path)])._pool
+    assert pool.terms.find("group").glossary.terms[0].targets == ("comité à",)
+    assert f"{path}, line 1: is no UTF-8, and is read as Windows-1252 (all of the file)" in caplog.messages
+    assert f"{path}, line 3: skipped: 'cat' has no translation" in caplog.messages
+
+
 def test_each_text_has_its_terms(models, tmp_path):
     """Texts that meet have the terms of their requests, which win over those of the server, and of nobody else."""
     (tmp_path / "terms.tsv").write_text("committee\tcomité\nmeasure\tdisposition\n")

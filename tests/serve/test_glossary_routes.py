@@ -1,7 +1,9 @@
 """Glossaries in the interface of docmt: terms of texts and documents, over edits, deletion and restarts."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -190,3 +192,13 @@ def test_a_key_that_is_revoked_takes_its_glossaries_along(tmp_path):
         store.create(id, "x", {("en", "fr"): {"a": "b"}})
     main(["serve", "--data", str(tmp_path), "--revoke-key", ids[0]])
     assert [len(store.list_owned(id)) for id in ids] == [0, 1]
+
+
+def test_a_store_that_cannot_be_used_is_no_fault_of_the_client(tmp_path, monkeypatch):
+    monkeypatch.setattr(glossary_store, "_BUSY_SECONDS", 0.01)
+    with running_service(tmp_path) as client, closing(sqlite3.connect(tmp_path / "glossaries.sqlite")) as other:
+        id = store(client)
+        other.execute("BEGIN IMMEDIATE")
+        answers = [client.get("/v2/glossaries"), client.post("/v1/translate", json={"text": TEXT, "glossary_id": id})]
+    assert [each.status_code for each in answers] == [503, 503]
+    assert "glossaries.sqlite cannot be used (database is locked)" in answers[0].json()["message"]

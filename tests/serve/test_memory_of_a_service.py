@@ -8,6 +8,8 @@ from test_engine import SYSTEMS, running, save
 
 from docmt import DocmtError, Document
 from docmt.serve.document_jobs import DocumentJobs
+from docmt.serve.job_terms import TermRequest
+from docmt.terms import Glossary
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -70,3 +72,23 @@ def test_a_memory_of_other_languages_is_an_error(model, tmp_path):
         running(model, memory=[str(tmp_path / "m.tmx")]),
     ):
         pass
+
+
+def test_codes_stay_where_the_memory_has_them_after_a_search_for_terms(model, memory, tmp_path):
+    async def translate():
+        with running(model, device="cpu", memory=memory) as engine:
+            jobs = DocumentJobs(engine, tmp_path / "data")
+            await jobs.start()
+            try:
+                id = await create(jobs, tmp_path, PAGE, "a.html")
+                await finish(jobs, id)
+                glossary = Glossary.from_pairs({"cheap": "avantageux"}, ("en", "fr"))
+                await jobs.use_terms(id, "", TermRequest.make(jobs.sources(id, ""), glossary, "prefer"))
+                await finish(jobs, id)
+                return jobs.sentences(id, ""), (await jobs.result(id, "", "original"))[0].read_text()
+            finally:
+                await jobs.stop()
+
+    rows, page = asyncio.run(translate())
+    assert [use["status"] for use in rows[1]["terms"]] in (["lost"], ["refused"]) and rows[1]["match"] == 101
+    assert "<p>Anna a une lampe. Ici, <b>pas cher</b> du tout.</p>" in page

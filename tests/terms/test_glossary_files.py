@@ -45,6 +45,9 @@ TABLES = {
     "names in German": "Englisch,Deutsch,Französisch\ncat,Katze,chat\n",
     "columns in German": "Begriff;Übersetzung\ncat;chat\n",
     "columns in French": "terme;traduction;commentaire\ncat;chat\n",
+    "more columns in French": "source;cible;ne pas traduire;casse;remarque\ncat;chat;non;non;\n",
+    "two words of French": "terme source;terme cible;domaine\ncat;chat;animaux\n",
+    "more columns in German": "Quellterm;Zielterm;Groß-/Kleinschreibung;Nicht übersetzen\ncat;chat;nein;\n",
     "ISO 639-2": "ger;eng;fre\nKatze;cat;chat\n",
     "memoQ with definitions": "Entry_ID;English;English_Def;French\n1;cat;an animal;chat\n",
     "ids": "term_id,en,fr,pos\n17,cat,chat,noun\n",
@@ -63,7 +66,7 @@ def test_tables(text, read):
 
 
 def test_words_of_headers_may_be_terms(read):
-    text = "source\tcible\nnote\tremarque\nis\test\nen\tfr\n"
+    text = "source\torigine\nnote\tremarque\nis\test\nen\tfr\n"
     assert [term.source for term in read("a.tsv", "Thai\tThai\nLatin\tLatin\n", ("en", "de")).terms] == [
         "Thai",
         "Latin",
@@ -101,6 +104,14 @@ def test_columns_that_do_not_fit_are_told(read):
     for text in ("cat\n", "cat chat\ndog chien\n"):
         with pytest.raises(DocmtError, match="has no columns: separate"):
             read("a.csv", text)
+
+
+def test_a_table_of_languages_may_forbid_rows(read):
+    glossary = read("a.csv", "en;fr;Status\ncat;chat;approved\ncat;minet;Deprecated\ndog;clebs;déconseillé\n")
+    assert glossary.terms == (Term("cat", ("chat",), ("minet",)), Term("dog", (), ("clebs",)))
+    glossary = read("a.csv", "en;fr;forbidden\ncat;chat;no\ncow;bovin;yes\ndog;chien;clebs\n")
+    assert glossary.terms == (*CAT, Term("cow", (), ("bovin",)))
+    assert [row.line for row in glossary.skipped] == [4] and "'clebs': write yes or no" in glossary.skipped[0].reason
 
 
 def test_formulas_are_text_and_an_apostrophe_before_one_is_told(read):

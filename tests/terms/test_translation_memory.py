@@ -120,8 +120,17 @@ def test_files_without_use_are_errors(name, read):
             for state in ("new", "needs-translation", "needs-adaptation", "needs-l10n")
         ),
         xliff(segment('state="translated" state-qualifier="fuzzy-match"')),
+        xliff(segment(attributes='conf="RejectedTranslation"')),
         xliff2('state="initial"'),
         tmx(unit(target=" ")),
+        *(
+            tmx(unit("Another sentence."), unit(props=f'<prop type="x-ConfirmationLevel">{level}</prop>'))
+            for level in ("Draft", "RejectedTranslation", "RejectedSignOff", "Unspecified")
+        ),
+        *(
+            xliff(segment(attributes=f'xmlns:mq="MQXliff" mq:status="{status}"'))
+            for status in ("Rejected", "PartiallyEdited", "NotStarted")
+        ),
         xliff(segment(target=TEXT)),
         tmx(unit('The <ph x="1">a</ph>cat sleeps.', TARGET)),
     ],
@@ -136,7 +145,27 @@ def test_what_is_no_translation_is_not_used(data, read):
     assert find(memory) is None and find(memory, "Another sentence.")
 
 
+@pytest.mark.parametrize(
+    ("attributes", "is_used"),
+    [
+        ('percent="80" origin="tm"', False),
+        ('percent="80" origin="tm" conf="Translated"', True),
+        ('percent="100" origin="tm"', True),
+        ('status="PreTranslated" percent="75"', False),
+        ('status="ManuallyConfirmed" percent="75"', True),
+        ('status="Edited" percent="0"', True),
+    ],
+)
+def test_a_similar_translation_counts_once_a_person_has_confirmed_it(attributes, is_used, read, tmp_path):
+    memory = read(xliff(segment(source="Another one."), segment(attributes=attributes)), "a.xlf")
+    assert (find(memory) is not None) is is_used
+    (tmp_path / "old.txt").write_text(TEXT)
+    memory = Memory.from_versions(tmp_path / "old.txt", tmp_path / "a.xlf", ("en", "fr"))
+    assert (find(memory) is not None) is is_used and find(memory, "Another one.")
+
+
 MACHINE, PERSON = '<prop type="x-origin">machine</prop>', '<prop type="x-state">confirmed</prop>'
+UNREVIEWED = ("unconfirmed", "NotConfirmed", "Unapproved")
 BEFORE, OTHER = unit("Yes, no.", "a"), unit("Other one.", "c")
 
 
@@ -150,6 +179,12 @@ RULES = {
     "that more than the date": ([BEFORE, unit(target="b"), unit(target="d", attributes=date(2025))], "context", "b"),
     "people over machines": ([unit(target="b"), unit(target="c", props=MACHINE, attributes=date(2025))], "exact", "b"),
     "reviewed over others": ([unit(target="b", props=PERSON), unit(target="c", attributes=date(2025))], "exact", "b"),
+    "not what is not reviewed": (
+        [unit(target=state, props=PERSON.replace("confirmed", state)) for state in UNREVIEWED]
+        + [unit(target="e", props=PERSON)],
+        "exact",
+        "e",
+    ),
     "the newest": (
         [unit(target="b", attributes=date(2024)), unit(target="c", attributes=date(2020, "creationdate"))],
         "exact",
@@ -178,6 +213,8 @@ def test_a_review_in_xliff_counts_more_than_a_machine(read):
     raw = segment('state="needs-review-translation" state-qualifier="mt-suggestion"', target="a")
     assert find(read(xliff(raw, segment('state="final"', target="b")), "a.xlf")) == ("exact", "b")
     assert find(read(xliff(raw), "a.xlf")) == ("exact", "a")
+    confirmed = segment(target="c", attributes='m:confirmed="1" xmlns:m="urn:m"')
+    assert find(read(xliff(segment(target="b"), confirmed), "a.xlf")) == ("exact", "c")
 
 
 @pytest.mark.parametrize(
@@ -216,11 +253,13 @@ CODED = [
     ('Click <g id="1">here</g> now.', '<g id="1">Ici</g> cliquez.', True),
     ('Click <g id="1">here</g> <g id="2">now</g>.', '<g id="2">Maintenant</g> cliquez <g id="1">ici</g>.', True),
     ('Click<x id="2"/> <g id="1">here</g> now.', 'Cliquez<x id="2"/> <g id="1">ici</g>.', True),
+    ('Click <ph id="2">a  b</ph> here.', 'Cliquez <ph id="2">a  b</ph> ici.', True),
     ('Click <g id="1">here</g> now.', "Cliquez ici.", False),
     ("Click here now.", 'Cliquez <g id="1">ici</g>.', False),
     ("You have {count} files.", "Vous avez {count} fichiers.", True),
     ("You have {count} files.", "Vous avez des fichiers.", False),
     ("You have {a} of {b} files.", "Fichiers : {b}, dont {a}.", False),  # spaces that belong to codes
+    ('Click <x id="2"\n  ctype="image"/> it  now.', 'Cliquez <x id="2"\n  ctype="image"/> donc.', True),
 ]
 
 
@@ -255,3 +294,33 @@ def test_memories_that_differ_have_other_checksums(read):
     first, second = Memory.from_pairs([(TEXT, TARGET)]), Memory.from_pairs([(TEXT, "x")])
     assert first.checksum() == Memory.from_pairs([(TEXT, TARGET)]).checksum() != second.checksum()
     assert find(first.join(second)) == ("conflict", "")
+
+
+def test_only_spaces_that_may_break_are_joined():
+    pairs = [(TEXT, "C'est  10\u202f000\u00a0€\n  net\u00a0!"), ("你好 吗", "你\n好"), (TEXT, "C’est 10 000 € net !")]
+    memory = Memory.from_pairs(pairs)
+    assert [each.target for each in memory.entries[TEXT]] == ["C'est 10\u202f000\u00a0€ net\u00a0!", pairs[2][1]]
+    assert memory.entries["你好 吗"][0].target == "你好"
+    assert find(memory)[0] == "exact"  # spaces and apostrophes alone are no other translation
+
+
+def test_lines_of_subtitles_are_no_codes():
+    data = b"1\n00:00:01,000 --> 00:00:02,000\nThe cat\nsleeps.\n"
+    document = UnitDocuments(read_units(FORMATS["srt"], data, "a.srt"), "en").documents[0]
+    assert document.marked and Memory.from_pairs([(TEXT, TARGET)]).match(document)[0].target == TARGET
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "translation"),
+    [
+        ("json", '{"a": "One cat.", "b": ["Two dogs."], "c": "A bird."}', '{"b": ["Deux."], "c": "Un.", "x": "Non."}'),
+        ("properties", "a=One cat.\nb=Two dogs.\nc=A bird.\n", "x=Autre.\nc=Un.\nb=Deux.\n"),
+    ],
+)  # fmt: skip
+def test_texts_with_keys_are_paired_by_these(name, old, translation, tmp_path):
+    for side, text in (("old", old), ("new", translation)):
+        (tmp_path / f"{side}.{name}").write_text(text)
+    paths = [tmp_path / f"{side}.{name}" for side in ("old", "new")]
+    memory = Memory.from_versions(*paths, ("en", "fr"), fields=["*"] * (name == "json"))
+    found = {source: each.target for source, (each,) in memory.entries.items()}
+    assert found == {"Two dogs.": "Deux.", "A bird.": "Un."}

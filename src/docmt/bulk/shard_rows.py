@@ -29,6 +29,7 @@ from docmt.core.settings import quote
 from docmt.documents import Document
 from docmt.documents.input_formats import LONE_SURROGATE
 from docmt.documents.published_corpora import Row, format_parquet, list_rows, read_parquet_schema, read_rows
+from docmt.terms.memory import QUALITY
 
 if TYPE_CHECKING:
     from docmt.decoding import TranslatedSentence, Translation
@@ -62,6 +63,8 @@ class RowConfig:
     """see `Document.from_text`"""
     has_terms: bool = False
     """write what became of terms"""
+    has_memory: bool = False
+    """write which sentences were reused"""
 
 
 class ShardRows(ShardKind):
@@ -199,6 +202,7 @@ class ShardRows(ShardKind):
                 "target": target,
                 **({"translation": translation.text()} if is_text else {}),
                 **({"terms": list(map(_list_terms, translation))} if self.config.has_terms else {}),
+                **({"match": [QUALITY.get(each.memory, 0) for each in translation]} if self.config.has_memory else {}),
                 "score": round(float(translation.score), _DIGITS),
                 "scores": [round(float(sentence.score), _DIGITS) for sentence in translation.sentences],
                 "warnings": sorted({name for names in translation.warnings() for name in names}),
@@ -288,9 +292,11 @@ class ParquetRows(ShardRows):
         names = dict.fromkeys(("id", "source_id", "translation"), text) | {"source": texts, "target": texts}
         names |= {"score": number, "scores": pyarrow.list_(number), "warnings": texts}
         if self.config.has_terms:
-            use = dict.fromkeys(("term", "found", "status"), text) | {"span": pyarrow.list_(pyarrow.int64())}
-            use |= {"wanted": texts, "loss": number}
+            use = dict.fromkeys(("term", "found", "status", "replaced"), text)
+            use |= {"span": pyarrow.list_(pyarrow.int64()), "wanted": texts, "loss": number}
             names["terms"] = pyarrow.list_(pyarrow.list_(pyarrow.struct(use)))
+        if self.config.has_memory:
+            names["match"] = pyarrow.list_(pyarrow.int64())
         schema = parquet.read_schema(BufferReader(data))
         column = self._find_text_column(Row("", 0, dict.fromkeys(schema.names)))
         used = {column, self.config.id_column, _PATH, _NUMBER, *names}

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from docmt.decoding import Translator
 
 _log = logging.getLogger(__name__)
-_MAX_SKIPPED = 5
 """Rows of glossaries that are named."""
 
 Config = TypeVar("Config")
@@ -163,8 +162,10 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
 
     Raises DocmtError for a glossary before the model is loaded.
     """
+    from docmt.checking.languages import detect_language
     from docmt.core.progress import is_terminal
     from docmt.decoding import Translator
+    from docmt.formats.language_codes import is_same_language
     from docmt.terms import Glossary, Memory
 
     names = ("search", "context", "batch_tokens", "device", "precision")
@@ -181,15 +182,17 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     memory = Memory.read(*memories, languages=languages) if memories else Memory(languages)
     if reuse:
         if len(reuse) != 2:
-            raise DocmtError(f"--reuse has {len(reuse)} files: name an earlier version and its translation")
+            raise DocmtError(f"--reuse needs two files, an earlier version and its translation, not {len(reuse)}")
         config = {"protect": options.patterns, "fields": options.fields, "join_lines": options.input.join_lines}
-        memory = Memory.from_versions(reuse[0], reuse[1], languages, **config).join(memory)
+        config["layout"] = "lines" if options.input.layout == "lines" else "text"
+        versions = Memory.from_versions(reuse[0], reuse[1], languages, **config)
+        found = detect_language(versions.entries)
+        if found and is_same_language(found, languages[1]) and not is_same_language(*languages):
+            _log.warning(f"{reuse[0]} seems to be in {found}: name the earlier version first, then its translation")
+        memory = versions.join(memory)
     translator = Translator(name, **settings).with_memory(memory if len(memory) else None)
     if glossary is not None:
-        for row in glossary.skipped[:_MAX_SKIPPED]:
-            _log.warning(f"{row.path}, line {row.line}: skipped: {row.reason}")
-        if (more := len(glossary.skipped) - _MAX_SKIPPED) > 0:
-            _log.warning(f"{more} more rows are skipped: docmt terms check lists them")
+        glossary.log_problems()
     if glossary is not None or consistent:
         translator = translator.with_terms(glossary, options.terms_mode, consistent)
     if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it

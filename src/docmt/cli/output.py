@@ -126,8 +126,9 @@ class Report:
     def log_memory(self) -> None:
         """Log how many sentences were reused from a memory."""
         context, exact, conflicts = (self.memory.get(kind, 0) for kind in ("context", "exact", "conflict"))
-        text = f"{sum(self.memory.values()):,} sentences, {context + exact:,} reused"
-        others = f"; {conflicts:,} with several translations in it are translated" * bool(conflicts)
+        total = sum(self.memory.values())
+        text = f"{total:,} sentence{'s' * (total != 1)}, {context + exact:,} reused"
+        others = f"; {conflicts:,} translated anew, because the memory has several translations" * bool(conflicts)
         _log.info(f"memory: {text} ({context:,} with the sentence before){others}")
 
     def log_terms(self, path: str) -> None:

@@ -70,7 +70,7 @@ class History:
         for number in range(first, last):
             if number in other._translations:
                 self._translations[start + number - first] = other._translations[number]
-        self.fixed |= {start + number - first for number in other.fixed if first <= number < last}
+        self.fixed |= {start + number - first for number in range(first, last) if number in other.fixed}
 
     def forget(self, before: int) -> None:
         """Drop the translations of the sentences before this one."""

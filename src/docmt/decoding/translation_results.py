@@ -17,7 +17,7 @@ from docmt.core.settings import quote
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
 from docmt.documents.document import shorten, summarize
-from docmt.documents.words import Span, find_words
+from docmt.documents.words import Span, find_words, normalize_characters
 from docmt.documents.words import WordLink as WordLink
 from docmt.terms.memory import QUALITY, MatchKind, Memory, MemoryMatch
 
@@ -59,7 +59,7 @@ class PreparedDocument:
         """Return the document with what a memory has for it. encode: returns the word ids of translations."""
         matches = memory.match(self.whole)
         used = [number for number, match in matches.items() if match.target]
-        ids = dict(zip(used, encode([matches[number].target for number in used]), strict=True))
+        ids = dict(zip(used, encode([normalize_characters(matches[n].target) for n in used]), strict=True))
         rows = self.divide_targets([ids.get(number, ()) for number in range(len(self.whole))])
         given = {n: row for n, (number, row) in enumerate(zip(self.numbers, rows, strict=True)) if number in ids}
         return replace(self, matches=matches, given=given)
@@ -100,7 +100,7 @@ class PreparedDocument:
         for number in self.given.keys() - joined:
             whole = self.numbers[number]
             match, text, rows[number] = self.matches[whole], self.whole.sentences[whole], []
-            if self.numbers.index(whole) == number:
+            if number == 0 or self.numbers[number - 1] != whole:
                 ends = (0, len(text)), (0, len(match.target))
                 links = (
                     None if match.links is None else [WordLink(each[:2], each[2:], 1.0, True) for each in match.links]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from docmt.documents import unwrap_lines
 from docmt.formats.projection import Link, Passage, project_codes
 from docmt.formats.units import Code, Unit, match_codes
 
@@ -21,6 +22,7 @@ _END = "\ufdd3"
 _KINDS = {sign: kind for kind, sign in _SIGNS.items()}
 _MARK = re.compile(f"([\ufdd0-\ufdd2])(\\d+):([^{_END}]*){_END}")
 _SIGN = re.compile(f"[\ufdd0-{_END}]")
+_SPACES = re.compile(r"[ \t]+")
 VISIBLE = re.compile(r" ?[{$%@:+`]")
 """Beginning of the codes that other programs show as words: {name}, %s, `code`."""
 
@@ -69,11 +71,15 @@ def _select_codes(unit: Unit, start: int, end: int) -> Unit:
     """Return a part of a unit with the codes among its words.
 
     A pair that goes on beyond the part ends with it. Codes at its ends, and pairs around all of it or showing nothing,
-    do not depend on its words.
+    do not depend on its words. Breaks of lines are white space, which stands elsewhere in a translation.
     """
     if not unit.codes:
         return Unit(unit.text[start:end])
-    kept = {index for index, code in enumerate(unit.codes) if code.kind == "single" and start < code.offset < end}
+    kept = {
+        index
+        for index, code in enumerate(unit.codes)
+        if code.kind == "single" and start < code.offset < end and not code.is_break
+    }
     for pair in match_codes(unit.codes).items():
         first, last = (unit.codes[index].offset for index in pair)
         is_inner = first < end and start < last and (first < last or start < first)
@@ -112,6 +118,13 @@ def show(marked: str) -> str:
     return _MARK.sub(lambda match: match[3] if match[2] == "0" else match[0], marked) if has_signs(marked) else marked
 
 
+def join_spaces(marked: str) -> str:
+    """Return a text with single spaces and without breaks of lines. Marks and no-break spaces stay."""
+    parts = re.split(f"([\ufdd0-\ufdd2][^{_END}]*{_END})", marked)
+    parts[::2] = [_SPACES.sub(" ", unwrap_lines(part)) for part in parts[::2]]
+    return "".join(parts).strip()
+
+
 def fill(source: str, target: str) -> tuple[str, list[Link] | None] | None:
     """Return a translation of a memory for a sentence with the same codes, and links that put them where it has them.
 
@@ -121,9 +134,10 @@ def fill(source: str, target: str) -> tuple[str, list[Link] | None] | None:
     if not has_signs(source):
         return None if has_signs(target) else (target, None)
     for content, count in Counter(match[3] for match in _MARK.finditer(source) if match[2] == "0").items():
-        if target.count(content) != count:
+        parts = re.split(r"\s+".join(map(re.escape, re.split(r"\s+", content))), target)
+        if len(parts) != count + 1:
             return None
-        target = target.replace(content, f"{_SIGNS['single']}0:{content}{_END}")
+        target = f"{_SIGNS['single']}0:{content}{_END}".join(parts)
     sides = [_read(side) for side in (source, target)]
     links = [
         (*best[:2], *run[:2])
@@ -146,8 +160,9 @@ def _read(marked: str) -> tuple[Unit, list[_Run]]:
             runs.append(_Run(start, len(text), tuple(opened), mark))
         if match is None:
             break
-        position, mark, kind = match.end(), match[0], _KINDS[match[1]]
-        name = f"{match[2]} {match[3]}"
+        position, kind = match.end(), _KINDS[match[1]]
+        name = " ".join([match[2], *match[3].split()])  # a memory has single spaces
+        mark = match[1] + name
         codes.append(Code(len(text), kind, name, match[3]))  # type: ignore[arg-type]
         if kind == "open":
             opened.append(name)

@@ -124,14 +124,15 @@ class GlossaryStore:
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
-        """Return a connection whose changes are written together at the end. Raises DocmtError."""
+        """Return a connection whose changes are written together at the end. Raises GlossaryError."""
         try:
             with closing(sqlite3.connect(self._path, timeout=_BUSY_SECONDS)) as connection, connection:
                 prepare_database(connection, self._path, _SCHEMA)
                 connection.execute("BEGIN IMMEDIATE")
                 yield connection
         except sqlite3.Error as error:
-            raise DocmtError(f"{self._path} cannot be used ({error}): free space, or move it away") from error
+            message = f"{self._path} cannot be used ({error}): try again, free space, or move it away"
+            raise GlossaryError(message, 503) from error
 
     def create(self, owner: str, name: str, dictionaries: Mapping[Pair, Entries]) -> StoredGlossary:
         """Store a glossary. Raises GlossaryError."""

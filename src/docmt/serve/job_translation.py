@@ -166,7 +166,7 @@ async def search_terms(engine: Engine, facts: JobFacts, journal: JobJournal, ter
             row = {"number": number, "target": new.target, "tokens": new.tokens, "warnings": old.warnings}
             row |= {"score": round(float(new.score), _DIGITS), "terms": describe_uses(new.terms)}
             if new.target == old.target:
-                row |= {"score": old.score, "match": old.match}
+                row |= {"score": old.score, "match": old.match, "links": old.links}
             rows.append(row)
     _add_findings(rows, journal, facts)
     journal.append({"document": document, "sentences": rows, "searched": numbers})

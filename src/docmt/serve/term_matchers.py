@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from docmt.core.errors import DocmtError
@@ -33,9 +34,8 @@ class TermMatchers:
         self._recent: list[TermMatcher] = []  # the last one first
         self._lock = asyncio.Lock()
         builders = {pair: GlossaryBuilder(pair) for pair in languages.values()}
-        only = next(iter(builders)) if len(builders) == 1 else ("", "")
-        for file in (read_entries(path, only) for path in paths):
-            problems = []
+        for path in paths:
+            file, problems = _read_file(path, list(builders)), []
             for builder in builders.values():
                 try:
                     builder.add(file)
@@ -43,7 +43,10 @@ class TermMatchers:
                     problems.append(error)
             if len(problems) == len(builders):
                 raise problems[0]
-        self._server = {pair: TermMatcher(builder.build(), mode) for pair, builder in builders.items() if builder.terms}
+        glossaries = {pair: builder.build() for pair, builder in builders.items() if builder.terms}
+        for pair, glossary in glossaries.items():
+            replace(glossary, skipped=tuple(builders[pair].skipped)).log_problems()  # rows of other languages are usual
+        self._server = {pair: TermMatcher(glossary, mode) for pair, glossary in glossaries.items()}
 
     def find(self, model: str) -> TermMatcher | None:
         """Return the matcher of the server's terms, if there are any for a model."""
@@ -65,6 +68,14 @@ class TermMatchers:
             while len(self._recent) > 1 and _count(self._recent) > _KEPT_TERMS:
                 self._recent.pop()
         return matcher
+
+
+def _read_file(path: str, pairs: Sequence[tuple[str, str]]) -> EntryFile:
+    """Return the entries of a file. In Windows-1252, its letters must be those of a pair of languages."""
+    for pair in pairs[:-1]:
+        with suppress(DocmtError):
+            return read_entries(path, pair)
+    return read_entries(path, pairs[-1])
 
 
 def _count(matchers: Iterable[TermMatcher]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,9 @@ _UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\
 _REMOVED = dict.fromkeys(map(ord, INVISIBLE))
 _MAX_NAMED = 20
 """Languages that a message lists."""
+_MAX_LOGGED = 5
+"""Rows of a file, of each kind of problem, that are logged."""
+_log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -108,6 +112,15 @@ class Glossary:
         if builder.skipped:
             raise DocmtError(f"terms, entry {builder.skipped[0].line}: {builder.skipped[0].reason}")
         return builder.build()
+
+    def log_problems(self) -> None:
+        """Log the first rows that look wrong, and the first that are skipped."""
+        for row in self.remarks[:_MAX_LOGGED]:
+            _log.warning(f"{row.path}, line {row.line}: {row.reason}")
+        for row in self.skipped[:_MAX_LOGGED]:
+            _log.warning(f"{row.path}, line {row.line}: skipped: {row.reason}")
+        if (more := len(self.skipped) - _MAX_LOGGED) > 0:
+            _log.warning(f"{more} more rows are skipped: docmt terms check lists them")
 
     def checksum(self) -> str:
         """Return a checksum of the languages and terms."""

@@ -20,26 +20,32 @@ ALTERNATIVES = "|"
 COLUMNS = ("source", "target", "source_lang", "target_lang", "forbidden", "keep", "case", "note")
 """Names of the columns that docmt writes."""
 _NAMES = {
-    "source": "source src sl from sourceterm sourcetext original term "
-    "begriff quelle terme término termine termo origen",
-    "target": "target tgt tl dst to targetterm targettext translation translations targets übersetzung ziel traduction "
-    "traducción traduzione tradução vertaling",
-    "source_lang": "sourcelang sourcelanguage srclang srclanguage srclng sourcelng",
-    "target_lang": "targetlang targetlanguage tgtlang tgtlanguage tgtlng targetlng dstlang dstlng",
-    "forbidden": "forbidden forbiddentranslation forbiddentranslations forbiddentargets forbiddenterm",
-    "status": "status administrativestatus usage usagestatus",
-    "keep": "keep donottranslate dnt untranslatable nontranslatable",
-    "case": "case casesensitive matchcase casesensitivity",
-    "note": "note notes comment comments description definition context example explanation "
-    "bemerkung kommentar commentaire nota comentario",
-    "ignored": "relevance id termid entryid conceptid subject domain partofspeech pos author creator created date",
+    "source": "source src sl from sourceterm sourcetext original term begriff quelle quellterm ausgangsterm "
+    "terme termesource término termine termo origen",
+    "target": "target tgt tl dst to targetterm targettext translation translations targets übersetzung ziel zielterm "
+    "traduction cible termecible traducción traduzione tradução vertaling",
+    "source_lang": "sourcelang sourcelanguage srclang srclanguage srclng sourcelng languesource quellsprache",
+    "target_lang": "targetlang targetlanguage tgtlang tgtlanguage tgtlng targetlng dstlang dstlng languecible "
+    "zielsprache",
+    "forbidden": "forbidden forbiddentranslation forbiddentranslations forbiddentargets forbiddenterm interdit "
+    "verboten",
+    "status": "status administrativestatus usage usagestatus statut",
+    "keep": "keep donottranslate dnt untranslatable nontranslatable nepastraduire nichtübersetzen beibehalten",
+    "case": "case casesensitive matchcase casesensitivity casse respecterlacasse grosskleinschreibung",
+    "note": "note notes comment comments description definition context example explanation bemerkung anmerkung "
+    "kommentar kontext commentaire remarque définition contexte nota comentario",
+    "ignored": "relevance id termid entryid conceptid subject domain domaine sachgebiet partofspeech pos author "
+    "creator created date",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 _YES = frozenset(["yes", "y", "true", "1", "x", "oui", "ja", "sí", "sim"])
 _NO = frozenset(["", *["no", "n", "false", "0", "-", "non", "nein", "nee", "não"]])
 _TITLE_ROWS = 5
 """Rows of a table in which its columns may be named."""
-_FORBIDDEN = re.compile(r"deprecated|forbidden|obsolete|superseded|rejected|prohibited|not[ -]?recommended|do not use")
+_FORBIDDEN = re.compile(
+    r"deprecated|forbidden|obsol[eè]te|superseded|rejected|prohibited|not[ -]?recommended|do not use|interdit"
+    r"|déconseillé|verboten|veraltet|nicht verwenden"
+)
 _SEPARATORS = "\t;,"
 _SAMPLE = 100_000
 """Characters from which the separator is found."""
@@ -272,8 +278,12 @@ def _read_row(line: int, values: dict[str, str], note: str) -> Entry:
 def _read_concept(line: int, values: dict[str, str], note: str) -> Entry:
     """Return the entry of a row with a column for each language."""
     languages = [name for name in values if name.startswith(":")]
-    words = [EntryWord(text, name[1:]) for name in languages for text in split_alternatives(values[name])]
     keep, case, problem = _read_flags(values)
+    bad = read_flag(forbidden := values.get("forbidden", ""))
+    if bad is None:
+        problem = f"the column 'forbidden' has {quote(forbidden)}: write yes or no, or name columns source and target"
+    bad = bad or is_forbidden_status(values.get("status", ""))
+    words = [EntryWord(text, name[1:], bad) for name in languages for text in split_alternatives(values[name])]
     return Entry(line, words, False, keep, case, note, problem)
 
 

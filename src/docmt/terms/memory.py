@@ -19,7 +19,7 @@ from docmt.documents import Document, read_input
 from docmt.documents.input_formats import FORMATS, find_format, has_jsonl_name
 from docmt.documents.words import find_words, has_words, normalize_characters
 from docmt.formats.language_codes import format_language_tag, language_distance
-from docmt.formats.marked_text import fill, mark_pair, show
+from docmt.formats.marked_text import fill, join_spaces, mark_pair, show
 from docmt.formats.projection import Link
 from docmt.formats.unit_documents import find_sentences
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitPair, read_units
@@ -32,16 +32,24 @@ none is better."""
 QUALITY: Mapping[str, int] = {"exact": 100, "context": 101}
 """Match quality of what is reused."""
 _UNUSABLE = re.compile(
-    r"new|initial|needs-(?:translation|l10n|adaptation|review-l10n|review-adaptation)|[\w-]*(?:fuzzy|rejected)[\w-]*"
+    r"(?i)new|initial|draft|unspecified|notstarted|partiallyedited"
+    r"|needs-(?:translation|l10n|adaptation|review-l10n|review-adaptation)|[\w-]*(?:fuzzy|rejected)[\w-]*"
 )
 """States, or origins, of translations that are missing, or of another source."""
 _MACHINE = re.compile(r"(?i)(?:.*[^a-z])?(?:mt|ai|machine)(?:[^a-z].*)?|needs-review-translation")
-_REVIEWED = re.compile(r"(?i)\w*confirmed\w*|\w*approved\w*|reviewed|final|signed-off|proofread|person|yes|true")
+_REVIEWED = re.compile(
+    r"(?i)(?!un|not)\w*(?:confirmed|approved)\w*|reviewed|final|signed-off|proofread|person|yes|true|1"
+)
+_CONFIRMED = re.compile(rf"(?i)translated|{_REVIEWED.pattern.removeprefix('(?i)')}")
+_SIMILAR = re.compile(r"[1-9]\d?")
+"""Percentage of a match of Trados or memoQ for another source."""
 _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 """Types of properties of TMX that tell where a translation comes from."""
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
 _BREAKS = re.compile(r"\n"), re.compile(r"\n\s*\n")
 """What separates paragraphs of text, without and with joined lines."""
+_KEYED = ("json", "strings")
+"""Formats whose texts have keys, in any order."""
 _SINGLE = ("ph", "it", "ut", "x")
 _SOME = 20
 """Languages that a message lists."""
@@ -137,24 +145,32 @@ class Memory:
         fields: Sequence[str] = (),
         protect: Sequence[str] = (),
         join_lines: bool = False,
+        layout: Literal["text", "lines"] = "text",
     ) -> Memory:
         """Return the sentences of an earlier version of a file, and of its translation.
 
-        fields, protect: see `docmt.formats.units.ReadConfig`. join_lines: see `Document.from_text`. Raises DocmtError
-        for files that cannot be read, or whose paragraphs do not belong together.
+        fields, protect: see `docmt.formats.units.ReadConfig`. join_lines: see `Document.from_text`. layout: lines where
+        each line of a text is a sentence. Raises DocmtError for files that cannot be read, or whose paragraphs do not
+        belong together.
         """
         config, paths = ReadConfig(tuple(fields), protect=tuple(protect)), (str(old), str(translation))
         codes = [code or "en" for code in languages]
-        (sources, _), (targets, pairs) = (
-            _read_version(*pair, config, join_lines) for pair in zip(paths, codes, strict=True)
+        (sources, keys, _), (targets, others, pairs) = (
+            _read_version(*pair, config, join_lines, layout) for pair in zip(paths, codes, strict=True)
         )
+        if keys and others:
+            by_key = dict(zip(others, targets, strict=True))
+            targets = [by_key.get(key, []) for key in keys]
         if pairs is not None:  # both sides are in the translation
+            pairs = [each for each in pairs if _rank_pair(each) is not None]
             sources = [_cut(each.source, codes[0], config.protect) for each in pairs]
             targets = [_cut(each.target, codes[1], config.protect) for each in pairs]
         paired = [_pair(*each) for each in zip(sources, targets, strict=False)]
         uneven = sum(segments[0].rank is None for segments in paired if segments)
         problem = "they are equal" * (sources == targets)
-        if len(sources) != len(targets):
+        if not any(targets):
+            problem = "there is no finished translation"
+        elif len(sources) != len(targets):
             problem = f"there are {len(sources)} and {len(targets)} paragraphs"
         elif 2 * uneven > len(sources):
             problem = f"{uneven} of {len(sources)} paragraphs have other numbers of sentences"
@@ -174,14 +190,15 @@ class Memory:
 
     def _add(self, segments: Iterable[_Segment], previous: str | None = None) -> Memory:
         """Return the memory with more sentences. previous: key of what is before the first one."""
-        entries = defaultdict[str, list[_Entry]](list)
+        entries = defaultdict[str, dict[_Entry, None]](dict)  # each once
         for source, target, rank, date in segments:
             marked = None if rank is None else mark_pair(source, target)
             key = make_key(source[0].text[source[1] : source[2]] if marked is None else marked[0])
             if marked is not None and key and marked[1].strip():
-                entries[key].append(_Entry(" ".join(marked[1].split()), previous, rank or 0, date))
+                entries[key][_Entry(join_spaces(marked[1]), previous, rank or 0, date)] = None
             previous = key
-        return self.join(Memory(entries=entries)) if self.entries else Memory(self.languages, dict(entries))
+        new = Memory(self.languages, {key: list(each) for key, each in entries.items()})
+        return self.join(new) if self.entries else new
 
     def checksum(self) -> str:
         """Return a checksum of the languages and sentences."""
@@ -202,32 +219,36 @@ class Memory:
                 continue
             in_context = [each for each in entries if each.previous == previous]
             best = max((each.rank, each.date) for each in in_context or entries)
-            targets = {each.target for each in in_context or entries if (each.rank, each.date) == best}
+            targets = {
+                make_key(each.target): each.target for each in in_context or entries if (each.rank, each.date) == best
+            }
             if not in_context and sum(has_words(key[slice(*span)]) for span in find_words(key)) < 2:
                 continue
             if len(targets) > 1:
                 matches[number] = MemoryMatch("conflict")
-            elif filled := fill(marked[number], targets.pop()):
+            elif filled := fill(marked[number], *targets.values()):
                 matches[number] = MemoryMatch("context" if in_context else "exact", *filled)
         return matches
 
 
 def _read_version(
-    path: str, language: str, config: ReadConfig, join_lines: bool
-) -> tuple[list[list[_Part]], list[UnitPair] | None]:
-    """Return the sentences of each paragraph of a file, and the pairs if its format holds both sides.
+    path: str, language: str, config: ReadConfig, join_lines: bool, layout: Literal["text", "lines"]
+) -> tuple[list[list[_Part]], list[str], list[UnitPair] | None]:
+    """Return the sentences of each paragraph of a file, their keys in a format that has keys, and the pairs in one that
+    holds both sides.
 
     language: of the rules for sentences.
     """
     data = read_bytes(path)
-    if format := find_format(path, data):
+    if layout == "text" and (format := find_format(path, data)):
         file = read_units(format, data, path, config)
-        return [_cut(unit, language, config.protect) for unit in file.units], file.list_pairs()
+        keys = [unit.id for unit in file.units] if format.name in _KEYED else []
+        return [_cut(unit, language, config.protect) for unit in file.units], keys, file.list_pairs()
     if has_jsonl_name(path):
         raise DocmtError(f"{path} is JSONL: give a document and its translation, or a memory as TMX or XLIFF")
     text = decode_utf8(data, path)
     document = read_input(
-        path, layout="text", language=language, join_lines=join_lines, text=text, protect=config.protect
+        path, layout=layout, language=language, join_lines=join_lines, text=text, protect=config.protect
     ).documents[0]
     texts, spans = list[str](), list[list[tuple[int, int]]]()
     for gap, sentence in zip(document.gaps, document.sentences, strict=False):
@@ -237,7 +258,7 @@ def _read_version(
         start = len(texts[-1]) + len(gap)
         texts[-1] += gap + sentence
         spans[-1].append((start, start + len(sentence)))
-    return [[(Unit(text), *span) for span in each] for text, each in zip(texts, spans, strict=True)], None
+    return [[(Unit(text), *span) for span in each] for text, each in zip(texts, spans, strict=True)], [], None
 
 
 def _pair(sources: Sequence[_Part], targets: Sequence[_Part]) -> list[_Segment]:
@@ -290,11 +311,17 @@ def _rank(states: frozenset[str]) -> int | None:
     return 2 if any(map(_REVIEWED.fullmatch, states)) else int(not any(map(_MACHINE.fullmatch, states)))
 
 
+def _rank_pair(pair: UnitPair) -> int | None:
+    """Return the rank of the translation of a segment, see `_rank`. A similar one is used where people confirmed it."""
+    states = frozenset(pair.states[name] for name in _XLIFF_STATES if name in pair.states)
+    is_similar = _SIMILAR.fullmatch(pair.states.get("percent", "")) and not any(map(_CONFIRMED.fullmatch, states))
+    return None if is_similar else _rank(states)
+
+
 def _read_xliff(data: bytes, path: str) -> Iterator[_Variants]:
     """Yield the segments of an XLIFF file that have a translation."""
     for each in read_units(FORMATS["xliff"], data, path).list_pairs() or ():
-        states = frozenset(each.states[name] for name in _XLIFF_STATES if name in each.states)
-        yield _Variants(list(zip(each.languages, (each.source, each.target), strict=True)), _rank(states))
+        yield _Variants(list(zip(each.languages, (each.source, each.target), strict=True)), _rank_pair(each))
 
 
 def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:

@@ -86,7 +86,10 @@ class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
     search: SearchConfig = SearchConfig()
     """beam search"""
 
-    option_rules = (Needs("samples", "search.sampling", "has no effect without {}: add it, with --search.beam 1"),)
+    option_rules = (
+        Needs("samples", "search.sampling", "has no effect without {}: add it, with --search.beam 1"),
+        Needs("terms_mode", "terms"),
+    )
 
 
 def parser() -> Parser[BulkOptions]:
@@ -174,6 +177,7 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
         options.swap,
         protect=options.patterns,
         has_terms=bool(options.terms),
+        has_memory=bool(options.memory),
     )
     kind = choose_kind(paths, rows, FileConfig(*languages, language, protect=rows.protect)) if paths else None
     if kind is None:

@@ -38,7 +38,7 @@ from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
 from docmt.core.plain_text import STANDARD, decode_utf8, find_suffix, plain_name, read_bytes, write_text
 from docmt.core.progress import plain_progress
-from docmt.core.settings import Excludes, check_fields, format_flag, option
+from docmt.core.settings import Excludes, Needs, check_fields, format_flag, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
 from docmt.documents import InputFile, read_input
@@ -115,6 +115,8 @@ class TranslateOptions(SearchOptions, TermOptions):
     """reading of the input files"""
     search: SearchConfig = SearchConfig()
     """beam search"""
+
+    option_rules = (Needs("terms_mode", "terms"),)
 
 
 def parser() -> Parser[TranslateOptions]:
