@@ -75,9 +75,9 @@ def test_documents_keep_terms_over_edits_deletion_and_restarts(tmp_path):
         report = client.get(f"{path}/result?format=terms")
         assert report.headers["content-disposition"].endswith('filename="text.en-fr.terms.tsv"')
         assert report.text.splitlines()[:3] == [
-            "document\tsentence\tterm\twanted\tfound\tstatus\tloss\treplaced",
-            "text.txt\t1\tcat\tcat|chat\t\tmet\t0.0\t",
-            "text.txt\t2\tdogs\tchiens\tChiens\tmet\t0.0\t",
+            "document\tsentence\tterm\twanted\tfound\tstatus\tloss\treplaced\tsource\ttranslation",
+            "text.txt\t1\tcat\tcat|chat\t\tmet\t0.0\t\tOne cat sleeps.\t«One cat sleeps.» ()",
+            "text.txt\t2\tdogs\tchiens\tChiens\tmet\t0.0\t\tTwo dogs run.\tDeux Chiens courent.",
         ]
         client.post(f"{path}/undo")
         client.post(f"{path}/undo")
@@ -202,3 +202,17 @@ def test_a_store_that_cannot_be_used_is_no_fault_of_the_client(tmp_path, monkeyp
         answers = [client.get("/v2/glossaries"), client.post("/v1/translate", json={"text": TEXT, "glossary_id": id})]
     assert [each.status_code for each in answers] == [503, 503]
     assert "glossaries.sqlite cannot be used (database is locked)" in answers[0].json()["message"]
+
+
+def test_languages_without_a_model_are_kept_beside_others(tmp_path):
+    with running_service(tmp_path) as client:
+        rows = [
+            {"source_lang": one, "target_lang": two, "entries": "a\tb"} for one, two in (("de", "en"), ("en", "fr"))
+        ]
+        answer = client.post("/v3/glossaries", json={"name": "both", "dictionaries": rows})
+        assert answer.status_code == 201, answer.text
+        assert [row["source_lang"] for row in answer.json()["dictionaries"]] == ["de", "en"]
+        answer = client.post("/v3/glossaries", json={"name": "one", "dictionaries": rows[:1]})
+        assert answer.status_code == 400 and "no model" in answer.json()["message"]
+        answer = client.post("/v2/glossaries", json={"name": "one", **rows[0]})
+        assert answer.status_code == 400 and "no model" in answer.json()["message"]

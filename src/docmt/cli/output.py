@@ -17,7 +17,7 @@ from docmt.core.errors import DocmtError, printable
 from docmt.core.files import encode_utf8, write_all, write_error
 from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
-from docmt.decoding.term_report import TERM_COLUMNS, make_row, render_rows, summarize_terms
+from docmt.decoding.term_report import TERM_COLUMNS, make_rows, render_rows, summarize_terms
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
 
@@ -93,7 +93,7 @@ class Report:
                 self.locations[warning].append(f"{document}, sentence {number}")
         for number, sentence in enumerate(translation.sentences, first + 1):
             self.memory[sentence.memory] = self.memory.get(sentence.memory, 0) + 1
-            self.terms += [make_row(document, number, use) for use in sentence.terms]
+            self.terms += make_rows(document, number, sentence.source, sentence.target, sentence.terms)
 
     def counts(self) -> dict[str, int]:
         """Return the number of locations of each warning."""

@@ -11,15 +11,23 @@ from docmt.decoding.translation_results import TermStatus, TermUse
 from docmt.terms.glossary import Glossary, Term
 from docmt.terms.matching import Occurrence, TermMatcher
 
-TERM_COLUMNS = ("document", "sentence", "term", "wanted", "found", "status", "loss", "replaced")
+TERM_COLUMNS = (
+    *("document", "sentence", "term", "wanted", "found"),
+    *("status", "loss", "replaced", "source", "translation"),
+)
 UNMET = ("refused", "lost", "forbidden", "protected")
 """States of terms that a translation lacks."""
 
 
-def make_row(document: str, sentence: int, use: TermUse) -> list[Any]:
-    """Return the row of an occurrence, in the order of `TERM_COLUMNS`; sentence: from 1."""
-    loss, wanted = round(use.loss, 2), "|".join(use.wanted)
-    return [document, sentence, use.term, wanted, use.found, use.status, loss, use.replaced]
+def make_rows(document: str, number: int, source: str, target: str, uses: Iterable[TermUse]) -> list[list[Any]]:
+    """Return a row for each term of a sentence, in the order of `TERM_COLUMNS`; number: of the sentence, from 1."""
+    return [
+        [
+            *(document, number, use.term, "|".join(use.wanted), use.found),
+            *(use.status, round(use.loss, 2), use.replaced, source, target),
+        ]
+        for use in uses
+    ]
 
 
 def count_statuses(statuses: Iterable[str]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -81,13 +81,28 @@ async def _read_body(request: Request) -> RequestValues:
         state.arriving[arriving] -= 1
 
 
+def _check_languages(request: Request, pairs: Iterable[Pair]) -> None:
+    """Raise RequestError where no model has any of these languages."""
+    problems = []
+    for pair in pairs:
+        try:
+            get_state(request).engine.find_model("", *pair)
+        except DocmtError as error:
+            problems.append(error)
+        else:
+            return
+    if problems:
+        raise RequestError(str(problems[0])) from problems[0]
+
+
 async def _read_dictionary(request: Request, values: RequestValues) -> tuple[Pair, Entries]:
     """Return the languages and entries of a dictionary. Raises RequestError where no model has the languages."""
+    _check_languages(request, [make_pair(values.text("source_lang"), values.text("target_lang"))])
+    return await _read_entries(request, values)
+
+
+async def _read_entries(request: Request, values: RequestValues) -> tuple[Pair, Entries]:
     pair = make_pair(values.text("source_lang"), values.text("target_lang"))
-    try:
-        get_state(request).engine.find_model("", *pair)
-    except DocmtError as error:
-        raise RequestError(str(error)) from error
     is_csv = values.choice("entries_format", ("tsv", "csv"), "tsv") == "csv"
     entries = await asyncio.to_thread(parse_entries, values.text("entries"), is_csv, pair)
     request.state.terms = counts = getattr(request.state, "terms", Counter[str]())
@@ -96,13 +111,17 @@ async def _read_dictionary(request: Request, values: RequestValues) -> tuple[Pai
 
 
 async def _read_dictionaries(request: Request, values: RequestValues) -> dict[Pair, Entries]:
-    """Return the dictionaries of a request. Raises RequestError for two of the same languages."""
+    """Return the dictionaries of a request.
+
+    Those of languages that no model has are kept beside others, as people export both directions. Raises RequestError.
+    """
     rows = values.fields.get("dictionaries") or []
     if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
         raise RequestError("dictionaries is no list of objects: send source_lang, target_lang and entries in each")
-    dictionaries = dict([await _read_dictionary(request, RequestValues(row)) for row in rows])
+    dictionaries = dict([await _read_entries(request, RequestValues(row)) for row in rows])
     if len(dictionaries) < len(rows):
         raise RequestError("two dictionaries have the same languages: join them")
+    _check_languages(request, dictionaries)
     return dictionaries
 
 

@@ -29,14 +29,14 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, chain, count
 from math import exp
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, write_all, write_error
-from docmt.decoding.term_report import UNMET, count_statuses, join_uses, make_row, render_rows, review_terms
+from docmt.decoding.term_report import UNMET, count_statuses, join_uses, make_rows, render_rows, review_terms
 from docmt.decoding.translation_results import ResumePoint, TermUse
 from docmt.documents import Document
 from docmt.serve.file_process import FileContents
@@ -340,8 +340,9 @@ class JobJournal:
 
     def render_terms(self, name: str) -> str:
         """Return the report of the terms (docs/terms.md). name: of the document."""
-        uses = ((number, use) for number, sentence in enumerate(self.sentences, 1) for use in sentence.terms)
-        return render_rows(make_row(name, number, use) for number, use in uses)
+        triples = zip(count(1), self.sources, self.sentences, strict=False)
+        rows = (make_rows(name, n, source, each.target or "", each.terms) for n, source, each in triples)
+        return render_rows(chain.from_iterable(rows))
 
     def count_after(self, number: int) -> int:
         """Return the number of characters that are translated again after an edit of a sentence."""
