@@ -37,6 +37,25 @@ def test_a_word_is_used_everywhere_and_undone(service, open_page):
     wait_for_targets(page, [*before[:3], "Quatre toutous."])
 
 
+def test_a_long_search_shows_its_state_and_can_be_stopped(service, open_page):
+    page = open_page(service.url)
+    translate(page)
+    before = targets(page)
+    service.engine.hold = 0
+    page.focus(sentence(2))
+    page.keyboard.press("Enter")
+    see(page, ".target .chosen .word")
+    page.keyboard.press("t")
+    page.fill("#term [name=source]", "dog")
+    page.fill("#term [name=target]", "chien")
+    page.click("#term button")
+    see(page, "#stop").click()
+    page.wait_for_selector("#stop", state="hidden")
+    assert see(page, "#notice span").inner_text().startswith("Sentences with the term now: 0;")
+    service.engine.hold = 10_000
+    assert targets(page) == before
+
+
 def test_selected_words_and_the_keyboard_fill_the_term(service, open_page):
     page = open_page(service.url)
     translate(page)

@@ -17,6 +17,7 @@ const XLIFF = /\.(xlf|xliff)$/i;
 const NEEDS_FIELDS = /\.(json|tsv|csv|md|markdown)$/i;
 const REASONS_SHOWN = 8;
 const BETWEEN_ANNOUNCEMENTS = 5_000; // milliseconds
+const SEARCH_SHOWN_AFTER = 700; // milliseconds
 const STATES = {
   all: t("All sentences"),
   open: t("Open"),
@@ -397,7 +398,11 @@ async function searchTerms(values) {
   const asked = job;
   element("state").textContent = t("Sentences are searched again…");
   announce(element("state").textContent);
-  const status = await service.useTerms(job.feed.id, values).finally(() => job === asked && showStatus(job.status));
+  const timer = setTimeout(() => attempt(() => followSearch(asked)), SEARCH_SHOWN_AFTER);
+  const status = await service.useTerms(job.feed.id, values).finally(() => {
+    clearTimeout(timer);
+    if (job === asked) showStatus(job.status);
+  });
   if (job !== asked) return;
   const { changed, kept, refused, waiting, skipped_rows: skipped } = status;
   const lines = [t("Sentences with the term now: {changed}; yours, which stay: {kept}; without it: {refused}.", { changed, kept, refused })];
@@ -405,6 +410,14 @@ async function searchTerms(values) {
   if (skipped) lines.push(t("Rows of the glossary that were left out: {skipped}", { skipped }));
   await change(status, lines[0]);
   report(new Error(lines.join("\n")), false);
+}
+
+/** Show how far a search for terms is, and let the user stop it. */
+async function followSearch(asked) {
+  const status = await service.getStatus(asked.feed.id);
+  if (job !== asked || !["queued", "running"].includes(status.status)) return;
+  showStatus(status);
+  await listen();
 }
 
 async function undo() {
