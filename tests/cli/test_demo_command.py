@@ -45,10 +45,10 @@ def test_the_document_of_the_package_is_translated(tmp_path, monkeypatch):
     assert sorted(path.name for path in (tmp_path / "docmt-demo").iterdir()) == ["directive.docx", "directive.fr.docx"]
     document = docx.Document(tmp_path / "docmt-demo" / "directive.fr.docx")
     assert next(each.text for each in document.paragraphs if each.style.name == "Heading 1") == "La proposition"
-    assert next(run.text for each in document.paragraphs for run in each.runs if run.bold) == "Elle est courte"
+    assert next(run.text for each in document.paragraphs for run in each.runs if run.bold) == "Elle est brève"
     assert [cell.text for cell in document.tables[0].rows[0].cells] == ["Les mesures", "La date", "Le budget"]
     (link,) = [link for each in document.paragraphs for link in each.hyperlinks]
-    assert (link.text, link.address) == ("notre site Internet", "https://example.org/water")
+    assert (link.text, link.address) == ("notre site web", "https://example.org/water")
     assert call("demo").status == 0, "a second time"
 
 

@@ -201,10 +201,10 @@ def test_a_sentence_that_is_a_term_is_its_first_translation(translator):
 
 def test_what_is_not_to_be_translated_may_cost_anything(translator, monkeypatch):
     monkeypatch.setattr("docmt.decoding.term_search.TermSearch.most_loss", 1.0)
-    terms = Glossary(translator.languages, (Term("SafeDrive", ("SafeDrive",), keep=True),))
-    text = "SafeDrive is new, see https://example.org/SafeDrive now."
+    terms = Glossary(translator.languages, (Term("Workbench", ("Workbench",), keep=True),))
+    text = "Workbench is new, see https://example.org/Workbench now."
     (sentence,) = translator.with_terms(terms).translate(docmt.Document.from_sentences([text]))
-    assert sentence.target.replace("/SafeDrive", "").count("SafeDrive") == 1
+    assert sentence.target.replace("/Workbench", "").count("Workbench") == 1
     assert [each.status for each in sentence.terms] == ["second_search", "protected"] and sentence.terms[0].loss > 1.0
 
 

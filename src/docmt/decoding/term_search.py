@@ -273,7 +273,7 @@ class TermSearch:
                 places.append(self._find_place(target, missing, found, each))
             else:  # the term is all that there is
                 start, end = found[missing].span
-                places.append(_Place(target, found[missing], (), around=(source[:start], source[end:])))
+                places.append(_Place(source, found[missing], (), around=(source[:start], source[end:])))
         openings = [self._open(place) for place in places]
         wholes: list[list[list[int]]] = [[] for _ in places]
         linked = [index for index, place in enumerate(places) if place.number is not None]
