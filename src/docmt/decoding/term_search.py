@@ -198,9 +198,8 @@ class TermSearch:
             if wanted is None or (d, n) in wanted
         } | dict(changed)
         cases = [case for key, pieces in rows.items() for case in self._make_cases(key, pieces, key in changed)]
-        while waiting := [
-            case for case in cases if case.key not in given and case.missing
-        ]:  # each search leaves one less
+        free = [case for case in cases if case.key not in given]
+        while waiting := [case for case in free if case.missing]:  # each search leaves one less
             self._search(waiting)
         described = {case.key: list(rows[case.key]) for case in cases}
         for case in cases:
