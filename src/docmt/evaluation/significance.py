@@ -273,7 +273,7 @@ class Comparison:
         rows = [["", *(METRIC_NAMES[key] for key in self.outcomes)]]
         for number, (name, evaluation) in enumerate(self.systems.items()):
             scores = evaluation.scores()
-            cells = [_format_cell(scores[key], outcomes[number]) for key, outcomes in self.outcomes.items()]
+            cells = [format_cell(scores[key], outcomes[number]) for key, outcomes in self.outcomes.items()]
             rows.append([name, *cells])
         return rows
 
@@ -411,8 +411,8 @@ def _segment_kind(metric: str, config: SignificanceConfig) -> str:
     return "sentence" if config.resample == "sentences" and metric in SENTENCE_METRICS else "document"
 
 
-def _format_cell(score: MetricScore | None, outcome: Outcome | None) -> str:
-    """Format a score such as `22.87 ± 0.61  p 0.0123*`."""
+def format_cell(score: MetricScore | None, outcome: Outcome | None) -> str:
+    """Return a score with its interval and p-value, such as `22.87 ± 0.61  p 0.0123*`."""
     if score is None:
         return "-"
     text = f"{score.score:.2f}"

@@ -10,6 +10,7 @@ usage:
     --model MODEL ... --source CORPUS.jsonl [options]
     --systems SYSTEM ... --reference FILE [options]
     --model MODEL ... --aer FILE [options]
+    --pearmut-answers FILE ... [options]
 
 examples:
     docmt evaluate --hypothesis output.de --reference test.de
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.checking.languages import detect_language
 from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
+from docmt.cli.evaluation_reports import ScoredTexts, check_reports, report_answers, write_reports
 from docmt.cli.model_arguments import (
     ModelOptions,
     ProtectOptions,
@@ -65,6 +67,7 @@ from docmt.evaluation import (
 )
 from docmt.evaluation.alignment_error import AlignedPair, AlignmentScore, read_alignments, score_alignments
 from docmt.evaluation.metrics import TERM_METRICS, Documents, Ranges, check_document_counts, read_aligned_documents
+from docmt.evaluation.pearmut import HumanProtocol
 from docmt.evaluation.significance import check_can_resample
 from docmt.evaluation.term_scores import TermTask
 from docmt.terms import Glossary
@@ -132,6 +135,14 @@ class EvaluateOptions(ModelOptions, ProtectOptions):
     """write the scores as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
     """write the table of several systems as Markdown"""
+    html: str | None = option(None, metavar="FILE")
+    """write a page with scores, pictures and the documents on which systems differ most"""
+    export_pearmut: str | None = option(None, metavar="FILE")
+    """write a campaign for human evaluation by Pearmut, and its key as .key.json beside it"""
+    pearmut_protocol: HumanProtocol = "cESA"
+    """error span annotation of all outputs side by side (cESA), or of one at a time (ESA)"""
+    pearmut_answers: list[str] = option([], metavar="FILE")
+    """score the answers of Pearmut: its files, and the key of the campaign"""
     aer: str | None = option(None, metavar="FILE")
     """alignment error rate of models: lines of source tokens, target tokens and links such as 1-2 or 1p2, with tabs"""
     glossaries: list[str] = option([], flags=("--terms",), metavar="FILE")
@@ -172,8 +183,8 @@ def parser() -> Parser[EvaluateOptions]:
         "evaluate",
         EvaluateOptions,
         __doc__,
-        common="hypothesis model systems source reference glossaries output json markdown metrics.protocol "
-        "metrics.unit significance.resample search.beam device",
+        common="hypothesis model systems source reference glossaries output json markdown html export_pearmut "
+        "pearmut_answers metrics.protocol metrics.unit significance.resample search.beam device",
     )
 
 
@@ -215,6 +226,13 @@ class EvaluateRun:
         check_document_counts(*counts, str(self.options.source), next(iter(self.options.reference), ""))
         return [documents[number] for number in self.complete_documents()]
 
+    def read_scored_texts(self) -> ScoredTexts:
+        """Return the documents that every system has translated."""
+        numbers = self.complete_documents()
+        systems = {system.name: system.hypotheses or [] for system in self.systems}
+        made = {name: [texts[number] for number in numbers] for name, texts in systems.items()}
+        return ScoredTexts(self.read_sources(), [self.references[0][number] for number in numbers], made)
+
     def find_terms(self) -> TermTask | None:
         """Return the terms of the documents. Raises DocmtError if there are none, or too few source sentences."""
         if self.matcher is None:
@@ -228,6 +246,8 @@ class EvaluateRun:
 def run(arguments: Sequence[str]) -> int:
     """Print scores with their signatures, and intervals and p-values of several systems."""
     options = parser().parse(arguments)
+    if options.pearmut_answers:
+        return report_answers(options)
     systems = options.named_systems()
     if options.aer:
         return report_alignment_errors(options, systems)
@@ -247,7 +267,7 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     files = [system.path for system in systems if not system.is_model]
     several, protocol, metric = len(systems) > 1, options.metrics.protocol, options.external.command
     model_options = ["output", "device", "precision", "batch_tokens"]
-    model_options += [] if metric or options.glossaries else ["source"]
+    model_options += [] if metric or options.glossaries or options.html or options.export_pearmut else ["source"]
     if not models and (unused := changed(options, *model_options, "search", "context")):
         names = ", ".join(format_flag(name) for name in unused)
         _log.warning(f"{names}: no effect, because only files are scored")
@@ -278,11 +298,12 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     for is_fault, message in faults:
         if is_fault:
             raise DocmtError(message)
+    reports = check_reports(options)
     inputs = [*files, *options.reference, *options.glossaries]
     for path in filter(None, [*inputs, options.source] if models and (options.output or several) else inputs):
         check_regular(path, "it may be read more than once, but is")
     output = options.output if models and not several else None
-    check_outputs(options.json, options.markdown, output, inputs=[*inputs, options.source])
+    check_outputs(options.json, options.markdown, output, *reports, inputs=[*inputs, options.source])
     if len(models) > 1:
         check_models(models, options.context, options.search)
 
@@ -405,6 +426,7 @@ def _score(command: EvaluateRun) -> int:
                 lines.append(f"\n{positions.format()}")
             write_results(options, values, page)
             print_table(options, "\n".join(filter(None, lines)))
+            write_reports(options, command.read_scored_texts, evaluations)
         except DocmtError as error:  # logged after the warnings on translations
             report.failures.append(str(error))
     return report.log(total, len(documents), "documents", f"translated{' by every system' * several}")

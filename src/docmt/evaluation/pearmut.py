@@ -1,0 +1,260 @@
+"""Human evaluation with Pearmut (Zouhar and Kocmi 2026, arXiv 2601.02933): a campaign to annotate, and its answers.
+
+Annotators mark errors and give each sentence, in its document, 0 to 100 points: error span annotation (ESA, Kocmi et
+al. 2024), of one output at a time or of all outputs side by side (cESA). They see letters instead of systems. The key
+says which letter of which document is which system.
+Notation: S systems, D documents with answers.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from string import ascii_uppercase
+from typing import Any, Literal
+
+import numpy as np
+
+from docmt.core.errors import DocmtError
+from docmt.core.files import json_checksum, parse_json, read_bytes
+from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
+from docmt.evaluation.metrics import Documents, MetricScore, Statistics, format_count
+from docmt.evaluation.significance import (
+    TEST_NAMES,
+    Outcome,
+    SignificanceConfig,
+    compare_statistics,
+    format_cell,
+    ratio,
+)
+
+HumanProtocol = Literal["cESA", "ESA"]
+COLUMNS = {"score": "points", "errors": "errors"}
+"""Printed names of what people give a sentence: points, and the weight of its marked errors."""
+_SEVERITIES = {"minor": 1, "major": 5}
+"""Weights of errors (Freitag et al. 2021)."""
+_RESET = "__RESET__"  # annotation by which Pearmut takes back all earlier ones of a user
+
+
+def build_campaign(
+    name: str,
+    documents: Sequence[tuple[str, Sequence[str]]],
+    systems: Mapping[str, Documents],
+    protocol: HumanProtocol = "cESA",
+    seed: int = 0,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a campaign of whole documents, and its key. Both are JSON values.
+
+    documents: ids and source sentences; systems: their translations by name. The order of systems is random in each
+    document (cESA), and so is that of all outputs (ESA); both depend on `seed` alone. A document that some system
+    translated by another number of sentences is one segment. Raises DocmtError for more than 26 systems.
+    """
+    if len(systems) > len(ascii_uppercase):
+        raise DocmtError(f"a campaign has at most {len(ascii_uppercase)} systems, not {len(systems)}")
+    generator, shown, tasks = random.Random(seed), [], []
+    for number, (id, _) in enumerate(documents):
+        order = list(systems)
+        generator.shuffle(order)
+        shown.append({"document": id, "systems": dict(zip(ascii_uppercase, order, strict=False))})
+        letters = list(ascii_uppercase[: len(order)])
+        tasks += [(number, letters)] if protocol == "cESA" else [(number, [letter]) for letter in letters]
+    if protocol == "ESA":
+        generator.shuffle(tasks)
+    key = {"campaign_id": name, "protocol": protocol, "systems": list(systems), "documents": shown}
+    checksum, data = json_checksum(key), []
+    for number, letters in tasks:
+        source, names = documents[number][1], shown[number]["systems"]
+        targets = {letter: systems[names[letter]][number] for letter in letters}
+        if any(len(systems[system][number]) != len(source) for system in systems):
+            source, targets = ["\n".join(source)], {letter: ["\n".join(text)] for letter, text in targets.items()}
+        place = {"key": checksum, "document": number}
+        data.append(
+            [
+                {
+                    "item_id": f"{documents[number][0]} {number + 1}.{index + 1} {''.join(letters)}",
+                    "src": _without_tags(sentence),
+                    "tgt": {letter: _without_tags(text[index]) for letter, text in targets.items()},
+                    **place,
+                    "segment": index,
+                }
+                for index, sentence in enumerate(source)
+            ]
+        )
+    info = {"assignment": "single-stream", "protocol": protocol, "users": 1, "shuffle": False}
+    return {"campaign_id": name, "info": info, "data": data}, {**key, "key": checksum}
+
+
+def _without_tags(text: str) -> str:
+    """Return a text that Pearmut shows as it is: with an invisible word joiner in what would be a tag."""
+    return re.sub(r"<(?=[a-zA-Z/!])", "<\u2060", text)
+
+
+@dataclass(frozen=True)
+class HumanScores:
+    """Points and errors of systems, the baseline first, over the segments for which all systems have answers."""
+
+    protocol: str
+    config: SignificanceConfig
+    scores: Mapping[str, Mapping[str, MetricScore]]
+    """by system and column; see `COLUMNS`"""
+    outcomes: Mapping[str, Sequence[Outcome | None]]
+    """by column and system; None with a single document"""
+    segments: int
+    annotators: int
+    left_out: int
+    """segments that lack the answer for a system"""
+
+    def rows(self) -> list[list[str]]:
+        """Return the table as text: a header, then a row for each system."""
+        rows = [["", *COLUMNS.values()]]
+        for number, (name, scores) in enumerate(self.scores.items()):
+            rows.append([name, *(format_cell(scores[key], self.outcomes[key][number]) for key in COLUMNS)])
+        return rows
+
+    def notes(self) -> list[str]:
+        """Return explanations for a reader of the table, one sentence each."""
+        baseline, first = next((name, scores["score"]) for name, scores in self.scores.items())
+        counts = f"{format_count(first.segments, 'document')}, {format_count(self.segments, 'segment')}"
+        notes = [f"{self.protocol}: {counts}, {format_count(self.annotators, 'annotator')}"]
+        if self.left_out:
+            notes.append(f"{format_count(self.left_out, 'segment')} left out, as answers for a system are missing")
+        notes.append(
+            "points: 0 to 100, mean over segments; errors: major 5, minor 1, mean over segments, lower is better"
+        )
+        test = (
+            f"p and * (p < 0.05): against {baseline}, {TEST_NAMES[self.config.test]}; " if len(self.scores) > 1 else ""
+        )
+        return [
+            *notes,
+            f"±: half of the 95 % bootstrap confidence interval over documents; {test}seed {self.config.seed}",
+        ]
+
+    def format(self) -> str:
+        """Return the table and the notes as text."""
+        return "\n".join([*align_columns(self.rows()), *self.notes()])
+
+    def to_markdown(self) -> str:
+        """Return the table and the notes as Markdown."""
+        rows = [[escape_markdown(cell) for cell in row] for row in self.rows()]
+        return "\n".join([*markdown_table(rows, len(rows[0])), "", *(f"- {note}" for note in self.notes())]) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but the sufficient statistics as JSON values."""
+        systems = []
+        for number, (name, scores) in enumerate(self.scores.items()):
+            outcomes = {key: each[number] for key, each in self.outcomes.items()}
+            values = {key: score.score for key, score in scores.items()}
+            made = {key: outcome and asdict(outcome) for key, outcome in outcomes.items()}
+            systems.append({"name": name, **values, "outcomes": made})
+        counts = {"segments": self.segments, "annotators": self.annotators, "left_out": self.left_out}
+        return {"protocol": self.protocol, "significance": asdict(self.config), **counts, "systems": systems}
+
+
+Answers = dict[tuple[int, int], dict[str, dict[str, tuple[float, float]]]]
+"""Points and errors by document and segment, then system, then annotator."""
+
+
+def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None) -> HumanScores:
+    """Return the scores of a campaign. paths: its key, and files of answers, in any order.
+
+    Answers are what Pearmut's dashboard gives to download, or the files of `data/annotations`. The last answer of an
+    annotator counts, and the mean over annotators. Items that are not of the campaign (tutorials) are left out.
+    Raises DocmtError for other files, without a key or answers, and for answers of another campaign.
+    """
+    config, key, entries = config or SignificanceConfig(), None, []
+    for path in paths:
+        values = _read_values(path)
+        if isinstance(values, dict) and {"key", "documents", "systems"} <= values.keys():
+            key = values
+        else:
+            entries += _list_entries(values, path)
+    if key is None:
+        raise DocmtError("there is no key of the campaign: name the file .key.json that was written beside it, too")
+    answers, annotators = Answers(), set()
+    try:
+        for user, number, segment, letter, answer in _iterate_answers(entries, key):
+            annotators.add(user)
+            by_system = answers.setdefault((number, segment), defaultdict(dict))
+            by_system[key["documents"][number]["systems"][letter]][user] = answer
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise DocmtError(f"the answers are damaged ({error!r}): get them from Pearmut again") from error
+    names, complete = (
+        key["systems"],
+        sorted(place for place, each in answers.items() if len(each) == len(key["systems"])),
+    )
+    if not complete:
+        raise DocmtError("no segment has answers for all systems: let annotators finish a document")
+    documents = {number: row for row, number in enumerate(dict.fromkeys(number for number, _ in complete))}
+    sums = np.zeros((len(COLUMNS), len(names), len(documents), 2))
+    for place in complete:
+        for system, name in enumerate(names):
+            means = np.mean(list(answers[place][name].values()), axis=0)
+            sums[:, system, documents[place[0]]] += np.stack((means, np.ones(len(COLUMNS))), axis=1)
+    outcomes: dict[str, Sequence[Outcome | None]] = {}
+    for column, statistics in zip(COLUMNS, sums, strict=True):
+        lower = column == "errors"
+        outcomes[column] = (
+            compare_statistics(statistics, ratio, config, lower) if len(documents) > 1 else [None] * len(names)
+        )
+    scores = {
+        name: {
+            column: _build_score(column, statistics[system]) for column, statistics in zip(COLUMNS, sums, strict=True)
+        }
+        for system, name in enumerate(names)
+    }
+    counts = len(complete), len(annotators), len(answers) - len(complete)
+    return HumanScores(key["protocol"], config, scores, outcomes, *counts)
+
+
+def _build_score(column: str, statistics: Statistics) -> MetricScore:
+    value = float(ratio(statistics.sum(axis=0)))
+    return MetricScore(value, "", COLUMNS[column], statistics, np.arange(len(statistics)), ratio, column == "errors")
+
+
+def _read_values(path: str) -> Any:
+    """Return the JSON value of a file, or the list of its lines."""
+    data = read_bytes(path)
+    try:
+        return parse_json(data)
+    except ValueError:
+        pass
+    try:
+        return [parse_json(line) for line in data.splitlines() if line.strip()]
+    except ValueError as error:
+        raise DocmtError(f"{path} is neither JSON nor JSON lines: name answers of Pearmut, or a key") from error
+
+
+def _list_entries(values: Any, path: str) -> list[dict[str, Any]]:
+    """Return the annotations of a file: a list, one object, or lists by campaign."""
+    if isinstance(values, dict):
+        values = (
+            [values]
+            if "annotation" in values
+            else [entry for part in values.values() if isinstance(part, list) for entry in part]
+        )
+    if not isinstance(values, list) or not all(isinstance(entry, dict) and "annotation" in entry for entry in values):
+        raise DocmtError(f"{path} has no annotations: name answers of Pearmut, or the key of a campaign")
+    return values
+
+
+def _iterate_answers(
+    entries: Sequence[Mapping[str, Any]], key: Mapping[str, Any]
+) -> Iterator[tuple[str, int, int, str, tuple[float, float]]]:
+    """Yield annotator, document, segment, letter, and points with errors of each answer that counts."""
+    resets = {entry.get("user_id"): number for number, entry in enumerate(entries) if entry["annotation"] == _RESET}
+    for number, entry in enumerate(entries):
+        user = entry.get("user_id")
+        if number <= resets.get(user, -1):
+            continue
+        for item, annotation in zip(entry.get("item", ()), entry["annotation"], strict=False):
+            if "key" not in item or not annotation:
+                continue
+            if item["key"] != key["key"]:
+                raise DocmtError(f"the answers belong to another campaign than the key of {key['campaign_id']}")
+            for letter, answer in annotation.items():
+                if answer.get("score") is not None:
+                    errors = sum(_SEVERITIES.get(span.get("severity"), 0) for span in answer.get("error_spans") or ())
+                    yield str(user), item["document"], item["segment"], letter, (float(answer["score"]), errors)
