@@ -35,12 +35,11 @@ def answer(campaign, points, user="anna", errors=lambda text: [], tasks=slice(No
 
 @pytest.fixture
 def write(tmp_path):
-    """A function that writes values as JSON, or a list of entries as lines, and returns the path."""
+    """A function that writes a key, or a list of annotations as the dashboard gives them, and returns the path."""
 
     def written(name, values):
         path = tmp_path / name
-        lines = values if name.endswith("l") else [values]
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        path.write_text(json.dumps({"test": values} if isinstance(values, list) else values))
         return str(path)
 
     return written
@@ -80,8 +79,7 @@ def test_tags_in_sentences_are_no_tags_in_the_page_of_pearmut():
 
 
 @pytest.mark.parametrize("protocol", ["cESA", "ESA"])
-@pytest.mark.parametrize("name", ["answers.jsonl", "answers.json"])
-def test_answers_are_means_over_segments_and_annotators(protocol, name, write):
+def test_answers_are_means_over_segments_and_annotators(protocol, write):
     campaign, key = build_campaign("test", DOCUMENTS, SYSTEMS, protocol, seed=3)
     generator = np.random.default_rng(2)
     noise = {text: int(generator.integers(10)) for texts in SYSTEMS.values() for each in texts for text in each}
@@ -93,8 +91,7 @@ def test_answers_are_means_over_segments_and_annotators(protocol, name, write):
     entries = answer(campaign, points) + answer(
         campaign, lambda text: points(text) - 20, "bert", lambda text: ["major"]
     )
-    path = write(name, entries if name.endswith("l") else {"test": entries})
-    scores = score_answers([path, write("key.json", key)], CONFIG)
+    scores = score_answers([write("answers.json", entries), write("key.json", key)], CONFIG)
     assert (scores.segments, scores.annotators, scores.left_out) == (15, 2, 0)
     for system, texts in SYSTEMS.items():
         expected = np.mean([points(text) - 10 for each in texts for text in each])
@@ -111,34 +108,34 @@ def test_the_last_answer_of_an_annotator_counts_and_a_reset_takes_all_back(write
     key_file = write("key.json", key)
     first, second = answer(campaign, lambda text: 10), answer(campaign, lambda text: 30)
     tutorial = {"user_id": "anna", "item": [{"src": "t", "tgt": {"A": "t"}}], "annotation": [{"A": {"score": 0}}]}
-    scores = score_answers([write("a.jsonl", [*first, tutorial, *second]), key_file], CONFIG)
+    scores = score_answers([write("a.json", [*first, tutorial, *second]), key_file], CONFIG)
     assert scores.scores["one"]["score"].score == 30
     reset = {"user_id": "anna", "annotation": "__RESET__"}
     part = answer(campaign, lambda text: 50, tasks=slice(3))
-    scores = score_answers([write("b.jsonl", [*first, reset, *part]), key_file], CONFIG)
+    scores = score_answers([write("b.json", [*first, reset, *part]), key_file], CONFIG)
     assert scores.scores["one"]["score"].score == 50 and scores.segments == sum(map(len, campaign["data"][:3]))
 
 
 def test_segments_without_the_answer_for_a_system_are_left_out(write):
     campaign, key = build_campaign("test", DOCUMENTS, SYSTEMS, "ESA")
     entries = answer(campaign, lambda text: 50, tasks=slice(20))
-    scores = score_answers([write("a.jsonl", entries), write("key.json", key)], CONFIG)
+    scores = score_answers([write("a.json", entries), write("key.json", key)], CONFIG)
     assert scores.left_out > 0 and f"{scores.left_out} segment" in scores.format()
     with pytest.raises(DocmtError, match="no segment has answers for all systems"):
-        score_answers([write("a.jsonl", entries[:1]), write("key.json", key)], CONFIG)
+        score_answers([write("a.json", entries[:1]), write("key.json", key)], CONFIG)
 
 
 def test_what_does_not_fit_is_refused(write):
     campaign, key = build_campaign("test", DOCUMENTS, SYSTEMS)
     entries = answer(campaign, lambda text: 50)
-    answers, key_file = write("a.jsonl", entries), write("key.json", key)
+    answers, key_file = write("a.json", entries), write("key.json", key)
     other = write("other.json", build_campaign("other", DOCUMENTS, SYSTEMS)[1])
     for paths, message in (
         ([answers], r"there is no key of the campaign: name the file \.key\.json"),
         ([answers, other], "the answers belong to another campaign than the key of other"),
         ([write("b.json", [1]), key_file], r"b\.json has no annotations"),
-        ([write("c.jsonl", [{**entries[0], "annotation": [{"Z": {"score": 1}}]}]), key_file], r"damaged \(KeyError"),
-        ([write("d.jsonl", [{**entries[0], "annotation": [{"A": 7}]}]), key_file], r"the answers are damaged"),
+        ([write("c.json", [{**entries[0], "annotation": [{"Z": {"score": 1}}]}]), key_file], r"damaged \(KeyError"),
+        ([write("d.json", [{**entries[0], "annotation": [{"A": 7}]}]), key_file], r"the answers are damaged"),
     ):
         with pytest.raises(DocmtError, match=message):
             score_answers(paths, CONFIG)

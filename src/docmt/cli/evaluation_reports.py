@@ -18,6 +18,7 @@ from docmt.core.settings import format_flag
 from docmt.evaluation import Evaluation
 from docmt.evaluation.metrics import Documents
 from docmt.evaluation.pearmut import build_campaign, score_answers
+from docmt.evaluation.report_page import render_report
 
 if TYPE_CHECKING:
     from docmt.cli.commands.evaluate import EvaluateOptions
@@ -36,11 +37,13 @@ class ScoredTexts:
     """[D] translations by system"""
 
 
-def check_reports(options: EvaluateOptions) -> list[str]:
+def check_reports(options: EvaluateOptions, systems: int) -> list[str]:
     """Return the files to write. Raises DocmtError if they need an option that is not set."""
     for flag, path in (("--html", options.html), ("--export-pearmut", options.export_pearmut)):
         if path and not options.source:
             raise DocmtError(f"{flag} needs --source, the text that was translated: name its file")
+    if options.html and systems < 2:
+        raise DocmtError("--html needs several systems: name more than one, or leave it out")
     campaign = options.export_pearmut
     return [path for path in (options.html, campaign, campaign and _key_path(campaign)) if path]
 
@@ -53,8 +56,14 @@ def write_reports(
     options: EvaluateOptions, read_texts: Callable[[], ScoredTexts], evaluations: Mapping[str, Evaluation]
 ) -> None:
     """Write the campaign and the page, if there is a file for them."""
-    if options.export_pearmut:
-        texts, path = read_texts(), options.export_pearmut
+    if not (options.export_pearmut or options.html):
+        return
+    texts = read_texts()
+    if options.html:
+        title = f"docmt evaluate: {' '.join(options.reference) or options.source}"
+        page = render_report(title, evaluations, options.significance, texts.sources, texts.references, texts.systems)
+        write_text(options.html, page)
+    if path := options.export_pearmut:
         seed, protocol = options.significance.seed, options.pearmut_protocol
         campaign, key = build_campaign(Path(path).stem, texts.sources, texts.systems, protocol, seed)
         for file, values in ((path, campaign), (_key_path(path), key)):

@@ -54,30 +54,28 @@ def build_campaign(
     """
     if len(systems) > len(ascii_uppercase):
         raise DocmtError(f"a campaign has at most {len(ascii_uppercase)} systems, not {len(systems)}")
-    generator, shown, tasks = random.Random(seed), [], []
-    for number, (id, _) in enumerate(documents):
-        order = list(systems)
-        generator.shuffle(order)
-        shown.append({"document": id, "systems": dict(zip(ascii_uppercase, order, strict=False))})
-        letters = list(ascii_uppercase[: len(order)])
-        tasks += [(number, letters)] if protocol == "cESA" else [(number, [letter]) for letter in letters]
+    generator, letters = random.Random(seed), list(ascii_uppercase[: len(systems)])
+    orders = [dict(zip(letters, generator.sample(list(systems), len(systems)), strict=True)) for _ in documents]
+    shown = [{"document": id, "systems": order} for (id, _), order in zip(documents, orders, strict=True)]
+    key = {"campaign_id": name, "protocol": protocol, "systems": list(systems), "documents": shown}
+    together = [letters] if protocol == "cESA" else [[letter] for letter in letters]
+    tasks = [(number, each) for number in range(len(documents)) for each in together]
     if protocol == "ESA":
         generator.shuffle(tasks)
-    key = {"campaign_id": name, "protocol": protocol, "systems": list(systems), "documents": shown}
     checksum, data = json_checksum(key), []
     for number, letters in tasks:
-        source, names = documents[number][1], shown[number]["systems"]
+        source, names = documents[number][1], orders[number]
         targets = {letter: systems[names[letter]][number] for letter in letters}
         if any(len(systems[system][number]) != len(source) for system in systems):
             source, targets = ["\n".join(source)], {letter: ["\n".join(text)] for letter, text in targets.items()}
-        place = {"key": checksum, "document": number}
         data.append(
             [
                 {
                     "item_id": f"{documents[number][0]} {number + 1}.{index + 1} {''.join(letters)}",
                     "src": _without_tags(sentence),
                     "tgt": {letter: _without_tags(text[index]) for letter, text in targets.items()},
-                    **place,
+                    "key": checksum,
+                    "document": number,
                     "segment": index,
                 }
                 for index, sentence in enumerate(source)
@@ -160,17 +158,12 @@ Answers = dict[tuple[int, int], dict[str, dict[str, tuple[float, float]]]]
 def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None) -> HumanScores:
     """Return the scores of a campaign. paths: its key, and files of answers, in any order.
 
-    Answers are what Pearmut's dashboard gives to download, or the files of `data/annotations`. The last answer of an
-    annotator counts, and the mean over annotators. Items that are not of the campaign (tutorials) are left out.
+    Answers are what Pearmut's dashboard gives to download. The last answer of an annotator counts, and the mean over
+    annotators. Items that are not of the campaign (tutorials) are left out.
     Raises DocmtError for other files, without a key or answers, and for answers of another campaign.
     """
-    config, key, entries = config or SignificanceConfig(), None, []
-    for path in paths:
-        values = _read_values(path)
-        if isinstance(values, dict) and {"key", "documents", "systems"} <= values.keys():
-            key = values
-        else:
-            entries += _list_entries(values, path)
+    config, files = config or SignificanceConfig(), list(map(_read_file, paths))
+    key, entries = next((key for key, _ in files if key), None), [entry for _, entries in files for entry in entries]
     if key is None:
         raise DocmtError("there is no key of the campaign: name the file .key.json that was written beside it, too")
     answers, annotators = Answers(), set()
@@ -214,30 +207,18 @@ def _build_score(column: str, statistics: Statistics) -> MetricScore:
     return MetricScore(value, "", COLUMNS[column], statistics, np.arange(len(statistics)), ratio, column == "errors")
 
 
-def _read_values(path: str) -> Any:
-    """Return the JSON value of a file, or the list of its lines."""
-    data = read_bytes(path)
+def _read_file(path: str) -> tuple[Any, list[Any]]:
+    """Return the key, or None, and the annotations in a file of either."""
     try:
-        return parse_json(data)
-    except ValueError:
+        values = parse_json(read_bytes(path))
+        if {"key", "documents", "systems"} <= values.keys():
+            return values, []
+        entries = [entry for part in values.values() for entry in part]
+        if all("annotation" in entry for entry in entries):
+            return None, entries
+    except (AttributeError, TypeError, ValueError):
         pass
-    try:
-        return [parse_json(line) for line in data.splitlines() if line.strip()]
-    except ValueError as error:
-        raise DocmtError(f"{path} is neither JSON nor JSON lines: name answers of Pearmut, or a key") from error
-
-
-def _list_entries(values: Any, path: str) -> list[dict[str, Any]]:
-    """Return the annotations of a file: a list, one object, or lists by campaign."""
-    if isinstance(values, dict):
-        values = (
-            [values]
-            if "annotation" in values
-            else [entry for part in values.values() if isinstance(part, list) for entry in part]
-        )
-    if not isinstance(values, list) or not all(isinstance(entry, dict) and "annotation" in entry for entry in values):
-        raise DocmtError(f"{path} has no annotations: name answers of Pearmut, or the key of a campaign")
-    return values
+    raise DocmtError(f"{path} has no annotations: name what Pearmut's dashboard gives to download, or a key")
 
 
 def _iterate_answers(

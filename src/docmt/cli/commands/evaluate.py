@@ -136,7 +136,7 @@ class EvaluateOptions(ModelOptions, ProtectOptions):
     markdown: str | None = option(None, metavar="FILE")
     """write the table of several systems as Markdown"""
     html: str | None = option(None, metavar="FILE")
-    """write a page with scores, pictures and the documents on which systems differ most"""
+    """write a page with scores, pictures and differences"""
     export_pearmut: str | None = option(None, metavar="FILE")
     """write a campaign for human evaluation by Pearmut, and its key as .key.json beside it"""
     pearmut_protocol: HumanProtocol = "cESA"
@@ -183,8 +183,8 @@ def parser() -> Parser[EvaluateOptions]:
         "evaluate",
         EvaluateOptions,
         __doc__,
-        common="hypothesis model systems source reference glossaries output json markdown html export_pearmut "
-        "pearmut_answers metrics.protocol metrics.unit significance.resample search.beam device",
+        common="hypothesis model systems source reference glossaries output json markdown html "
+        "metrics.protocol metrics.unit search.beam device",
     )
 
 
@@ -298,7 +298,7 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     for is_fault, message in faults:
         if is_fault:
             raise DocmtError(message)
-    reports = check_reports(options)
+    reports = check_reports(options, len(systems))
     inputs = [*files, *options.reference, *options.glossaries]
     for path in filter(None, [*inputs, options.source] if models and (options.output or several) else inputs):
         check_regular(path, "it may be read more than once, but is")
