@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from importlib import resources
 from string import Template
@@ -21,7 +21,7 @@ def escape_text(text: str) -> str:
     return escape(printable(text))
 
 
-def mark_spans(text: str, spans: Iterable[Sequence[int]]) -> str:
+def mark_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
     """Return escaped text with these spans (start, end) highlighted."""
     parts, position = [], 0
     for start, end in sorted(spans):

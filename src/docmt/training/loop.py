@@ -31,6 +31,7 @@ from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
 from docmt.data import PreparedStore
 from docmt.model import ModelConfig, TranslationModel
+from docmt.model.products import multiplies_bfloat16
 from docmt.training.distributed import (
     LostProcessError,
     StopRequest,
@@ -159,6 +160,8 @@ def _start(
     if fabric.is_global_zero:
         stack.enter_context(run.log_to_file())
     _log.info("each process needs about %s", need)
+    if config.compute_dtype == "bfloat16" and not multiplies_bfloat16(fabric.device):
+        _log.warning("this processor has no bfloat16 instructions: --precision float32 is faster here")
     stop = stack.enter_context(stop_on_signals())
     return Training(fabric, config, corpus, run, resume), stop
 

@@ -50,6 +50,7 @@ class Group(System):
     sentence_distances: bool = False
     """global attention knows how many sentences lie between two tokens (rotated queries and keys)"""
     positions: ClassVar[None] = None
+    random_start_pairs: ClassVar[int] = 1_000_000
 
     @property
     def has_linear_attention(self) -> bool:
