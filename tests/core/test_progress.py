@@ -35,15 +35,6 @@ def test_plain_lines(clock, capsys, total, left, shown):
     assert capsys.readouterr().err == shown
 
 
-def test_lines_become_rarer(clock, capsys):
-    with progress("work", 10_000) as bar:
-        for _ in range(3600):
-            clock[0] += 1
-            bar.advance(1)
-    times = [line.split()[1] for line in capsys.readouterr().err.splitlines()]
-    assert times[:6] == ["10", "30", "70", "150", "310", "610"] and len(times) == 15
-
-
 def test_what_the_work_belongs_to(clock, capsys, monkeypatch):
     def line():
         with progress("work") as bar:

@@ -26,8 +26,6 @@ from docmt.core.logging import is_quiet, make_tolerant
 from docmt.core.settings import assigned
 
 LINE_INTERVAL_SECONDS = 10.0
-"""Time to the first line of a task; each further one takes twice as long, so that logs stay short."""
-_LONGEST_INTERVAL_SECONDS = 300.0
 _displays: list[Progress] = []
 """progress display on the terminal, if any"""
 
@@ -42,7 +40,6 @@ class Bar:
         if display is not None:
             self._task = display.add_task(self.title, total=total, completed=done, note="", seconds_left=None)
         self._started = self._printed = time.monotonic()
-        self._interval = LINE_INTERVAL_SECONDS
 
     def advance(self, count: int = 1, note: str = "", seconds_left: float | None = None) -> None:
         """Count `count` more items as done and show `note` beside the bar.
@@ -52,8 +49,8 @@ class Bar:
         self.done += count
         if self._display is not None and self._task is not None:
             self._display.update(self._task, advance=count, note=note, seconds_left=seconds_left)
-        elif not (is_quiet() or self._is_hidden) and time.monotonic() - self._printed >= self._interval:
-            self._printed, self._interval = time.monotonic(), min(2 * self._interval, _LONGEST_INTERVAL_SECONDS)
+        elif not (is_quiet() or self._is_hidden) and time.monotonic() - self._printed >= LINE_INTERVAL_SECONDS:
+            self._printed = time.monotonic()
             self._print_line(note, seconds_left)
 
     def remove(self) -> None:
