@@ -55,7 +55,7 @@ def test_answers_are_read_back(files):
     rows = [line.split() for line in outcome.out.splitlines()]
     assert rows[0] == ["points", "errors"] and rows[1][:2] == ["a.de", "40.00"] and rows[2][:2] == ["b.de", "90.00"]
     found = json.loads((files / "s.json").read_text())
-    assert [each["score"] for each in found["systems"]] == [40, 90] and found["annotators"] == 1
+    assert [each["points"] for each in found["systems"]] == [40, 90] and found["annotators"] == 1
     assert (files / "s.md").read_text().startswith("|  | points | errors |")
 
 
@@ -68,6 +68,9 @@ def test_answers_are_read_back(files):
         ([*SYSTEMS[1:], "--html", "no/r.html"], "cannot write no/r.html: there is no directory"),
         ([*SYSTEMS[1:], "--html", "a.de"], "a.de is an input and would be overwritten by the output"),
         ([*SYSTEMS[1:], "--export-pearmut", "no/c.json"], "cannot write no/c.json: there is no directory"),
+        ([*SYSTEMS[1:], "--html", "-"], "--html cannot be standard output: name a file"),
+        ([*SYSTEMS[1:], "--pearmut-protocol", "ESA"], "--pearmut-protocol has no effect without --export-pearmut"),
+        (["--model", "m", "--aer", "a.de", "--html", "r.html"], "--aer has no use for --html"),
         (["--pearmut-answers", "a.de"], "a.de has no annotations: name what Pearmut's dashboard gives to download"),
         (["--pearmut-answers", "none"], "cannot read none: there is no such file"),
         (["--pearmut-answers", "a.de", "--source", "test.en"], "--pearmut-answers has no use for --source"),

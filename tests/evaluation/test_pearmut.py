@@ -95,9 +95,9 @@ def test_answers_are_means_over_segments_and_annotators(protocol, write):
     assert (scores.segments, scores.annotators, scores.left_out) == (15, 2, 0)
     for system, texts in SYSTEMS.items():
         expected = np.mean([points(text) - 10 for each in texts for text in each])
-        assert scores.scores[system]["score"].score == pytest.approx(expected)
+        assert scores.scores[system]["points"].score == pytest.approx(expected)
         assert scores.scores[system]["errors"].score == 2.5
-    better, equal = (scores.outcomes["score"][number].difference for number in (1, 2))
+    better, equal = (scores.outcomes["points"][number].difference for number in (1, 2))
     assert better.is_significant and not equal.is_significant and better.interval.low > 0
     assert scores.format().splitlines()[1].startswith("one") and "p 0.0" in scores.to_markdown()
     assert json.loads(json.dumps(scores.to_json()))["systems"][1]["name"] == "two"
@@ -109,11 +109,11 @@ def test_the_last_answer_of_an_annotator_counts_and_a_reset_takes_all_back(write
     first, second = answer(campaign, lambda text: 10), answer(campaign, lambda text: 30)
     tutorial = {"user_id": "anna", "item": [{"src": "t", "tgt": {"A": "t"}}], "annotation": [{"A": {"score": 0}}]}
     scores = score_answers([write("a.json", [*first, tutorial, *second]), key_file], CONFIG)
-    assert scores.scores["one"]["score"].score == 30
+    assert scores.scores["one"]["points"].score == 30
     reset = {"user_id": "anna", "annotation": "__RESET__"}
     part = answer(campaign, lambda text: 50, tasks=slice(3))
     scores = score_answers([write("b.json", [*first, reset, *part]), key_file], CONFIG)
-    assert scores.scores["one"]["score"].score == 50 and scores.segments == sum(map(len, campaign["data"][:3]))
+    assert scores.scores["one"]["points"].score == 50 and scores.segments == sum(map(len, campaign["data"][:3]))
 
 
 def test_segments_without_the_answer_for_a_system_are_left_out(write):

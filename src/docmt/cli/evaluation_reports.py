@@ -13,7 +13,7 @@ from docmt.cli.corpus_io import check_outputs
 from docmt.cli.options import changed
 from docmt.cli.output import print_table, write_results
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import write_text
+from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.settings import format_flag
 from docmt.evaluation import Evaluation
 from docmt.evaluation.metrics import Documents
@@ -42,6 +42,8 @@ def check_reports(options: EvaluateOptions, systems: int) -> list[str]:
     for flag, path in (("--html", options.html), ("--export-pearmut", options.export_pearmut)):
         if path and not options.source:
             raise DocmtError(f"{flag} needs --source, the text that was translated: name its file")
+        if path == STANDARD:
+            raise DocmtError(f"{flag} cannot be standard output: name a file")
     if options.html and systems < 2:
         raise DocmtError("--html needs several systems: name more than one, or leave it out")
     campaign = options.export_pearmut
@@ -75,7 +77,7 @@ def write_reports(
 
 def report_answers(options: EvaluateOptions) -> int:
     """Print the scores of systems by the answers of annotators. Return the exit status."""
-    others = (
+    others = [
         "hypothesis",
         "model",
         "systems",
@@ -84,10 +86,11 @@ def report_answers(options: EvaluateOptions) -> int:
         "glossaries",
         "output",
         "by_position",
-        "aer",
         "html",
-    )
-    if unused := changed(options, *others, "export_pearmut", "search", "metrics", "external"):
+        "export_pearmut",
+        "aer",
+    ]
+    if unused := changed(options, *others, "search", "metrics", "external"):
         names = ", ".join(format_flag(name) for name in unused)
         raise DocmtError(f"--pearmut-answers has no use for {names}: leave it out")
     check_outputs(options.json, options.markdown, inputs=options.pearmut_answers)

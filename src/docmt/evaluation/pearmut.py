@@ -32,8 +32,8 @@ from docmt.evaluation.significance import (
 )
 
 HumanProtocol = Literal["cESA", "ESA"]
-COLUMNS = {"score": "points", "errors": "errors"}
-"""Printed names of what people give a sentence: points, and the weight of its marked errors."""
+COLUMNS = ("points", "errors")
+"""What people give a sentence: points, and the weight of its marked errors."""
 _SEVERITIES = {"minor": 1, "major": 5}
 """Weights of errors (Freitag et al. 2021)."""
 _RESET = "__RESET__"  # annotation by which Pearmut takes back all earlier ones of a user
@@ -107,27 +107,21 @@ class HumanScores:
 
     def rows(self) -> list[list[str]]:
         """Return the table as text: a header, then a row for each system."""
-        rows = [["", *COLUMNS.values()]]
+        rows = [["", *COLUMNS]]
         for number, (name, scores) in enumerate(self.scores.items()):
             rows.append([name, *(format_cell(scores[key], self.outcomes[key][number]) for key in COLUMNS)])
         return rows
 
     def notes(self) -> list[str]:
         """Return explanations for a reader of the table, one sentence each."""
-        baseline, first = next((name, scores["score"]) for name, scores in self.scores.items())
-        counts = f"{format_count(first.segments, 'document')}, {format_count(self.segments, 'segment')}"
-        notes = [f"{self.protocol}: {counts}, {format_count(self.annotators, 'annotator')}"]
-        if self.left_out:
-            notes.append(f"{format_count(self.left_out, 'segment')} left out, as answers for a system are missing")
-        notes.append(
-            "points: 0 to 100, mean over segments; errors: major 5, minor 1, mean over segments, lower is better"
-        )
-        test = (
-            f"p and * (p < 0.05): against {baseline}, {TEST_NAMES[self.config.test]}; " if len(self.scores) > 1 else ""
-        )
+        baseline, documents = next((name, scores["points"].segments) for name, scores in self.scores.items())
+        sizes = [(documents, "document"), (self.segments, "segment"), (self.annotators, "annotator")]
+        counts = ", ".join(format_count(*size) for size in sizes)
         return [
-            *notes,
-            f"±: half of the 95 % bootstrap confidence interval over documents; {test}seed {self.config.seed}",
+            f"{self.protocol}: {counts}; {format_count(self.left_out, 'segment')} without answers for all systems",
+            "points: 0 to 100; errors: major 5, minor 1, lower is better; means over segments",
+            f"±: half of the 95 % bootstrap confidence interval over documents; p and * (p < 0.05): against "
+            f"{baseline}, {TEST_NAMES[self.config.test]}; seed {self.config.seed}",
         ]
 
     def format(self) -> str:
@@ -141,12 +135,15 @@ class HumanScores:
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the sufficient statistics as JSON values."""
-        systems = []
-        for number, (name, scores) in enumerate(self.scores.items()):
-            outcomes = {key: each[number] for key, each in self.outcomes.items()}
-            values = {key: score.score for key, score in scores.items()}
-            made = {key: outcome and asdict(outcome) for key, outcome in outcomes.items()}
-            systems.append({"name": name, **values, "outcomes": made})
+        outcomes = {key: [outcome and asdict(outcome) for outcome in each] for key, each in self.outcomes.items()}
+        systems = [
+            {
+                "name": name,
+                **{key: score.score for key, score in scores.items()},
+                "outcomes": {key: each[number] for key, each in outcomes.items()},
+            }
+            for number, (name, scores) in enumerate(self.scores.items())
+        ]
         counts = {"segments": self.segments, "annotators": self.annotators, "left_out": self.left_out}
         return {"protocol": self.protocol, "significance": asdict(self.config), **counts, "systems": systems}
 
@@ -204,7 +201,7 @@ def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None
 
 def _build_score(column: str, statistics: Statistics) -> MetricScore:
     value = float(ratio(statistics.sum(axis=0)))
-    return MetricScore(value, "", COLUMNS[column], statistics, np.arange(len(statistics)), ratio, column == "errors")
+    return MetricScore(value, "", column, statistics, np.arange(len(statistics)), ratio, column == "errors")
 
 
 def _read_file(path: str) -> tuple[Any, list[Any]]:

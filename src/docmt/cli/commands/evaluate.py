@@ -47,7 +47,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory
 from docmt.core.plain_text import STANDARD, align_columns, escape_markdown, markdown_table, write_text
 from docmt.core.progress import is_terminal, progress
-from docmt.core.settings import format_flag, option
+from docmt.core.settings import Needs, format_flag, option
 from docmt.data.instances import cut_dbleu_units
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
@@ -157,6 +157,8 @@ class EvaluateOptions(ModelOptions, ProtectOptions):
     """an external metric, such as COMET"""
     search: SearchConfig = option(SearchConfig(), skip=(*FOR_TRANSLATE, "temperature", "sequential"))
     """beam search"""
+
+    option_rules = (Needs("pearmut_protocol", "export_pearmut"),)
 
     def named_systems(self) -> list[ScoredSystem]:
         """Return the systems with unique names. Raises DocmtError if there is none, or one is repeated."""
@@ -541,7 +543,7 @@ def report_alignment_errors(options: EvaluateOptions, systems: Sequence[ScoredSy
         if not system.is_model:
             raise DocmtError(f"{system.path} is a file, but --aer reads the attention of models: name models only")
     others = ("source", "reference", "glossaries", "output", "by_position", "search", "metrics")
-    if unused := changed(options, *others, "significance", "external"):
+    if unused := changed(options, *others, "significance", "external", "html", "export_pearmut"):
         names = ", ".join(format_flag(name) for name in unused)
         raise DocmtError(f"--aer has no use for {names}: leave it out (it aligns the sentence pairs of its file)")
     check_outputs(options.json, options.markdown, inputs=[options.aer])
