@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from docmt.cli.corpus_io import check_outputs
 from docmt.cli.options import changed
@@ -19,9 +19,6 @@ from docmt.evaluation import Evaluation
 from docmt.evaluation.metrics import Documents
 from docmt.evaluation.pearmut import build_campaign, score_answers
 from docmt.evaluation.report_page import render_report
-
-if TYPE_CHECKING:
-    from docmt.cli.commands.evaluate import EvaluateOptions
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +34,7 @@ class ScoredTexts:
     """[D] translations by system"""
 
 
-def check_reports(options: EvaluateOptions, systems: int) -> list[str]:
+def check_reports(options: Any, systems: int) -> list[str]:
     """Return the files to write. Raises DocmtError if they need an option that is not set."""
     for flag, path in (("--html", options.html), ("--export-pearmut", options.export_pearmut)):
         if path and not options.source:
@@ -54,9 +51,7 @@ def _key_path(campaign: str) -> str:
     return str(Path(campaign).with_suffix(".key.json"))
 
 
-def write_reports(
-    options: EvaluateOptions, read_texts: Callable[[], ScoredTexts], evaluations: Mapping[str, Evaluation]
-) -> None:
+def write_reports(options: Any, read_texts: Callable[[], ScoredTexts], evaluations: Mapping[str, Evaluation]) -> None:
     """Write the campaign and the page, if there is a file for them."""
     if not (options.export_pearmut or options.html):
         return
@@ -75,7 +70,7 @@ def write_reports(
         )
 
 
-def report_answers(options: EvaluateOptions) -> int:
+def report_answers(options: Any) -> int:
     """Print the scores of systems by the answers of annotators. Return the exit status."""
     others = [
         "hypothesis",
