@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,7 @@ from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.published_corpora import is_parquet
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translator
+    from docmt.decoding.document_translator import DocumentTranslator
 
 POLL_SECONDS = 1.0
 """Time between two looks at what other workers do."""
@@ -43,7 +42,7 @@ _log = logging.getLogger(__name__)
 class Worker:
     """A model that works on a job."""
 
-    def __init__(self, job: JobDirectory, name: str, translator: Translator, samples: int = 1) -> None:
+    def __init__(self, job: JobDirectory, name: str, translator: DocumentTranslator, samples: int = 1) -> None:
         """name: that of its sign of life. samples: translations of each document, by sampling."""
         self._job, self._name, self._translator, self._samples = job, name, translator, samples
 
@@ -141,15 +140,13 @@ class Worker:
         facts = ShardFacts(len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results), files)
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 
-    def _choose_translator(self, shard: Shard) -> Translator:
+    def _choose_translator(self, shard: Shard) -> DocumentTranslator:
         """Return the translator, with a seed for this shard if it samples: equal documents elsewhere get others."""
-        search = self._translator.search
-        if not search.sampling:
-            return self._translator
-        digest = blake2b(f"{search.seed} {shard.name}".encode(), digest_size=8).digest()
-        return self._translator.with_search(replace(search, seed=int.from_bytes(digest) >> 1))
+        return self._translator.with_seed_for(shard.name)
 
-    def _translate_items(self, translator: Translator, items: Sequence[ShardItem]) -> list[Versions | DocmtError]:
+    def _translate_items(
+        self, translator: DocumentTranslator, items: Sequence[ShardItem]
+    ) -> list[Versions | DocmtError]:
         """Return the translations of each item, or why it has none. One that fails is found by halving."""
         firsts = accumulate((len(item.documents) for item in items), initial=0)
         numbered = list(zip(firsts, items, strict=False))  # the last sum is that of all
@@ -161,7 +158,9 @@ class Worker:
             for versions in map_or_error(numbered, partial(self._translate_together, translator))
         ]
 
-    def _translate_together(self, translator: Translator, items: Sequence[tuple[int, ShardItem]]) -> list[Versions]:
+    def _translate_together(
+        self, translator: DocumentTranslator, items: Sequence[tuple[int, ShardItem]]
+    ) -> list[Versions]:
         """Translate the documents of items in common batches. Raises DocmtError, or for a lack of memory.
 
         items: each with the number of its first document in the shard. Samples of equal documents differ by it, so they
