@@ -331,7 +331,7 @@ class EngineUse:
     def __str__(self) -> str:
         """Return it for people."""
         tokens = f", {self.input_tokens:,} tokens read and {self.output_tokens:,} written"
-        cost = f", about {self.cost:.4g} {self.currency}" if self.currency else ""
+        cost = f", about {self.cost:,.4f} {self.currency}" if self.currency else ""
         return f"{self.name}: {self.requests:,} requests{tokens if self.input_tokens else ''}{cost}"
 
 
