@@ -573,6 +573,5 @@ def test_tags_of_templates_enclose_what_they_enclosed(start, end):
     assert f">La {start}<b>maison</b> vieille{end} {{{{ name }}}} est bonne.<" in file.write([new]).decode()
 
 
-def test_alternatives_of_templates_are_apart():
-    assert texts("<p>It is {% if a %}old{% else %}new{% endif %} here.</p>") == ["It is old new here."]
+def test_tags_of_templates_without_partner_stay_alone():
     assert texts("<p>{{#if a}}</p><p>It {% include 'x' %} is.</p>") == ["It is."]

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Sequence
 from html import unescape
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from docmt.core.settings import read_package_yaml
 from docmt.formats.patched_text import Replacement
 from docmt.formats.units import TagRules
 
@@ -145,22 +143,6 @@ def find_borders(tokens: Sequence[Token], ends: Sequence[int], tags: TagRules | 
         elif parent in running and (tags or name not in BLOCKS):
             running.add(index)
     return borders
-
-
-@cache
-def _load_template_tags() -> tuple[re.Pattern[str], list[dict[str, Any]]]:
-    """Return the pattern of all tags of templates, and that of each kind."""
-    kinds = read_package_yaml("docmt.formats", "template_tags.yaml")
-    return re.compile("|".join(each["pattern"] for each in kinds)), kinds
-
-
-def find_template_tags(text: str) -> Iterator[tuple[int, int, Literal["open", "close", "break"], str]]:
-    """Yield the tags of templates in a text that show nothing: their characters, kinds and names."""
-    pattern, kinds = _load_template_tags()
-    for tag in pattern.finditer(text):
-        matches = ((each["kind"], re.fullmatch(each["pattern"], tag[0])) for each in kinds)
-        kind, match = next((kind, match) for kind, match in matches if match)
-        yield *tag.span(), kind, tag[0][:2] + "".join(match.groups()).lower()
 
 
 _ATTRIBUTES = list_names("alt aria-description aria-label aria-roledescription aria-valuetext placeholder title")

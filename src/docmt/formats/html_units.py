@@ -13,6 +13,7 @@ from html import unescape
 from itertools import accumulate, pairwise, permutations
 from typing import Literal, NamedTuple
 
+from docmt.documents.template_blocks import SIGNS, find_template_tags
 from docmt.documents.words import has_letters, has_words
 from docmt.formats.html_elements import (
     BLOCKS,
@@ -27,7 +28,6 @@ from docmt.formats.html_elements import (
     find_ends,
     find_kept,
     find_language,
-    find_template_tags,
     find_translate,
     is_translated,
     list_names,
@@ -217,9 +217,10 @@ class MarkupFile(UnitFile):
         if step and step[0].strip() == token.value[: step.end()].strip():
             yield _Item("text", token.start, token.start + step.end(), value=step[0])
             position = step.end()
-        for start, end, tag, name in find_template_tags(raw) if token.kind == "text" and not is_laid_out else ():
+        for (start, end), tag, name, _ in find_template_tags(raw) if not (is_laid_out or raw.startswith("<!")) else ():
             yield _Item("text", token.start + position, token.start + start, value=unescape(raw[position:start]))
-            yield _Item(tag, token.start + start, token.start + end, name, can_copy=False)
+            new: Literal["open", "close", "single"] = "single" if tag == "break" else tag
+            yield _Item(new, token.start + start, token.start + end, name, can_copy=False)
             position = end
         value = unescape(raw[position:]) if position else token.value
         kind: Literal["text", "aside"] = "text" if token.kind == "text" else "aside"
@@ -535,7 +536,7 @@ def _are_apart(before: str, after: str, tags: Sequence[_Item]) -> bool:
     """
     names = {tag.name for tag in tags}
     last, first = _LAST_WORD.search(before), _FIRST_WORD.match(after)
-    if first is None or {"sub", "sup"} & names or any(tag.kind == "single" for tag in tags):
+    if first is None or {"sub", "sup"} & names or any(tag.kind == "single" or SIGNS.match(tag.name) for tag in tags):
         return False
     are_siblings = tags[0].kind == "close" and tags[-1].kind == "open"
     is_capital = after[0].isupper()

@@ -10,6 +10,7 @@ from html.entities import html5
 from itertools import groupby, pairwise
 
 from docmt.documents.protected_text import find_protected
+from docmt.documents.template_blocks import find_template_tags, match_blocks
 from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
@@ -78,6 +79,7 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequenc
     tokens: list[_Token | Code] = []
     for part in unit.segments():
         tokens += [part] if isinstance(part, Code) else _split(part, patterns, protect)
+    _match_blocks(tokens)
     _match_tags(tokens)
     _carry_spaces(_join_runs(tokens))
     opened: list[str] = []
@@ -136,6 +138,15 @@ def _decode_entity(content: str) -> str:
     """Return the letter, sign or space of an entity, or an empty text for any other one."""
     character = unescape(content) if content[1] == "#" else html5.get(content[1:], "")
     return character if len(character) == 1 and (character.isalpha() or character in _SIGNS) else ""
+
+
+def _match_blocks(tokens: Sequence[_Token | Code]) -> None:
+    """Make pairs of the first and the last tag of each block of a template."""
+    single = [token for token in tokens if isinstance(token, _Token) and token.kind == "single"]
+    tagged = [(token, tag) for token in single for tag in find_template_tags(token.content)]
+    for first, *_, last in (block for block in match_blocks([tag for _, tag in tagged]) if len(block) > 1):
+        (start, tag), (end, _) = tagged[first], tagged[last]
+        start.kind, start.name, end.kind, end.name = "open", tag.name, "close", tag.name
 
 
 def _match_tags(tokens: Sequence[_Token | Code]) -> None:
@@ -224,7 +235,7 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
     if token.kind == "text":
         builder.add_text(token.content)
     elif token.kind == "open":
-        builder.open(id, token.content, can_copy=token.name not in _NOT_COPIED)
+        builder.open(id, token.content, can_copy=token.name.isalnum() and token.name not in _NOT_COPIED)
         opened.append(id)
     elif token.kind == "close":
         builder.close(opened.pop(), token.content)
