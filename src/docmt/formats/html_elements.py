@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import unescape
 from typing import Literal, NamedTuple
 
@@ -159,8 +159,29 @@ _META_NAMES = ("name", "property", "itemprop")
 _TEXT_FIELDS = list_names("text search")
 _PROSE = re.compile(r"[^\W\d_](?=[^\n{}<>=;|]*[^\W_][,:]? [^\W_])[^{}<>=;|]*")
 """Several words in an attribute of scripts."""
-_ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
-TAG_NAME = re.compile(r"<[^\s/>]*")
+_TEMPLATE = (
+    r"(?:\{\{(?:[^{}\n]|\{[^{}\n]*\})*\}?\}\}|\{%[^\n]{0,300}?%\}|\{\#[^\n]{0,300}?\#\}"
+    r"|<%[^\n]{0,300}?%>|<\?(?:php|=)[^\n]{0,500}?\?>)"
+)
+_TEMPLATES = re.compile(f"({_TEMPLATE})")
+NAME_REST = r"(?:(?!\{[{%\#]|<[%?])[^\s/>])*+"
+"""Characters of the name of a tag after the first one."""
+_VALUE = rf"""(?:"(?:{_TEMPLATE}|[^"])*+"|'(?:{_TEMPLATE}|[^'])*+'|(?!["'])(?:{_TEMPLATE}|[^\s>])++)"""
+ATTRIBUTE = rf"(?:{_TEMPLATE}|([^\s/>](?:(?!\{{[{{%\#]|<[%?])[^\s/>=])*+)(?:\s*=\s*({_VALUE}))?)"
+"""Of HTML, where tags of templates may stand in values and between attributes."""
+_ATTRIBUTE = re.compile(ATTRIBUTE)
+TAG_NAME = re.compile(f"<{NAME_REST}")
+
+
+def convert_text(text: str, convert: Callable[[str], str]) -> str:
+    """Return a text after a function that leaves tags of templates alone."""
+    parts = _TEMPLATES.split(text)
+    return "".join([part if number % 2 else convert(part) for number, part in enumerate(parts)])
+
+
+def unescape_text(raw: str) -> str:
+    """Return characters of HTML, unescaped."""
+    return convert_text(raw, unescape)
 
 
 class TagAttribute(NamedTuple):
@@ -193,8 +214,9 @@ def read_attributes(tag: str, start: int) -> dict[str, TagAttribute]:
         quote = raw[:1] if raw[:1] in ('"', "'") else ""
         first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
         span = start + first + len(quote), start + last - len(quote)
-        value = unescape(raw[1:-1] if quote else raw)
-        attributes.setdefault(match[1].lower(), TagAttribute(*span, value, quote))
+        if match[1]:
+            value = unescape_text(raw[1:-1] if quote else raw)
+            attributes.setdefault(match[1].lower(), TagAttribute(*span, value, quote))
     return attributes
 
 

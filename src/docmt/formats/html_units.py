@@ -24,6 +24,7 @@ from docmt.formats.html_elements import (
     VOID,
     TagAttribute,
     Token,
+    convert_text,
     find_borders,
     find_ends,
     find_kept,
@@ -33,6 +34,7 @@ from docmt.formats.html_elements import (
     list_names,
     read_attributes,
     set_value,
+    unescape_text,
 )
 from docmt.formats.language_codes import primary_language, text_direction
 from docmt.formats.patched_text import PatchedText, Replacement, Span
@@ -123,6 +125,7 @@ class MarkupFile(UnitFile):
         self._ends = find_ends(tokens)
         self._borders = find_borders(tokens, self._ends, tags)
         self._is_html = tags is None
+        self._decode = unescape if tags or language_tag != "lang" else unescape_text
         self._frames: list[tuple[int, str | None]] = []
         """start tags of open elements, and why their text is not translated"""
         self._items: list[_Item] = []
@@ -169,10 +172,10 @@ class MarkupFile(UnitFile):
 
     def _escape_double(self, text: str) -> str:
         """Return the value of an attribute in double quotes."""
-        return self._escape(text).replace('"', "&quot;")
+        return convert_text(text, lambda part: self._escape(part).replace('"', "&quot;"))
 
     def _escape_single(self, text: str) -> str:
-        return self._escape(text).replace("'", "&#39;")
+        return convert_text(text, lambda part: self._escape(part).replace("'", "&#39;"))
 
     def _find_languages(self, config: ReadConfig) -> set[str]:
         """Return the languages that count as that of the text."""
@@ -210,7 +213,7 @@ class MarkupFile(UnitFile):
         is_laid_out = any(self._tokens[start].name in _PREFORMATTED for start, _ in self._frames[-_MAX_DEPTH:])
         for match in _LAYOUT.finditer(raw) if is_laid_out and token.kind == "text" else ():
             start, end = token.start + match.start(), token.start + match.end()
-            yield _Item("text", token.start + position, start, value=unescape(raw[position : match.start()]))
+            yield _Item("text", token.start + position, start, value=self._decode(raw[position : match.start()]))
             yield _Item("break", start, end)
             position = match.end()
         step = _PATH_SEPARATOR.match(raw) if self._items and self._items[-1].name == "a" else None
@@ -218,11 +221,11 @@ class MarkupFile(UnitFile):
             yield _Item("text", token.start, token.start + step.end(), value=step[0])
             position = step.end()
         for (start, end), tag, name, _ in find_template_tags(raw) if not (is_laid_out or raw.startswith("<!")) else ():
-            yield _Item("text", token.start + position, token.start + start, value=unescape(raw[position:start]))
+            yield _Item("text", token.start + position, token.start + start, value=self._decode(raw[position:start]))
             new: Literal["open", "close", "single"] = "single" if tag == "break" else tag
             yield _Item(new, token.start + start, token.start + end, name, can_copy=False)
             position = end
-        value = unescape(raw[position:]) if position else token.value
+        value = self._decode(raw[position:]) if position else token.value
         kind: Literal["text", "aside"] = "text" if token.kind == "text" else "aside"
         yield _Item(kind, token.start + position, token.end, value=value)
 

@@ -238,7 +238,7 @@ class UnitBuilder:
             self._last_single = None
 
     def _hold_space(self) -> None:
-        """Let the last code have the second of two spaces around it if it is a tag of a template, which may trim one."""
+        """Let the last code have the second of two spaces around it if it is a tag of a template: it may trim one."""
         if SIGNS.match(self._codes[-1].content):
             self._last_single = len(self._codes) - 1
 
