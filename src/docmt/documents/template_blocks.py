@@ -21,7 +21,7 @@ class TemplateTag(NamedTuple):
     """A tag of a template that shows nothing."""
 
     span: Span
-    kind: Literal["open", "close", "break"]
+    kind: Literal["open", "close", "single"]
     name: str
     """that both tags of a block share"""
     may_stand_alone: bool
@@ -55,7 +55,7 @@ def match_blocks(tags: Sequence[TemplateTag]) -> Iterator[list[int]]:
     for index, tag in enumerate(tags):
         if tag.kind == "open":
             opened.append(index)
-        elif tag.kind == "break":
+        elif tag.kind == "single":
             breaks.append(index)
         elif any(tags[each].name == tag.name for each in opened[-_NEAR:]):
             while tags[start := opened.pop()].name != tag.name:

@@ -222,8 +222,7 @@ class MarkupFile(UnitFile):
             position = step.end()
         for (start, end), tag, name, _ in find_template_tags(raw) if not (is_laid_out or raw.startswith("<!")) else ():
             yield _Item("text", token.start + position, token.start + start, value=self._decode(raw[position:start]))
-            new: Literal["open", "close", "single"] = "single" if tag == "break" else tag
-            yield _Item(new, token.start + start, token.start + end, name, can_copy=False)
+            yield _Item(tag, token.start + start, token.start + end, name, can_copy=False)
             position = end
         value = self._decode(raw[position:]) if position else token.value
         kind: Literal["text", "aside"] = "text" if token.kind == "text" else "aside"
@@ -551,17 +550,14 @@ def _are_apart(before: str, after: str, tags: Sequence[_Item]) -> bool:
         is_count = any(a.isdigit() and b.isalpha() and len(b) > 2 for a, b in permutations((last[0], first[0])))
         return is_count or (is_new and len(last[0]) > 2 and first[0][1:].islower())
     is_whole = len(last[0]) > 1 and (len(first[0]) > 1 or not after[0].islower())
-    return is_whole and (is_new or {"del", "ins"} <= names or not names <= _FORMATS) and _has_case(last[0] + first[0])
+    is_element = is_new or {"del", "ins"} <= names or not names <= _FORMATS
+    return is_whole and is_element and (last[0] + first[0]).lower() != (last[0] + first[0]).upper()
 
 
 def _is_note(item: _Item, before: str, after: str) -> bool:
     """Return whether an item is the number of a note after a space and before a mark that ends a part of a sentence."""
     is_number = item.kind == "single" and item.name in _NOTE_MARKS and not item.has_patches
     return is_number and before[-1] in _SPACES and before.strip(_SPACES) != "" and after[0] in ",.;:!?)"
-
-
-def _has_case(text: str) -> bool:
-    return text.lower() != text.upper()
 
 
 def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:

@@ -24,8 +24,15 @@ LINE_BREAKS = (
     rf"(?:{BULLET})?|(?<![\s\S]){BULLET}(?=[$%#]*[{{%<])"
 )
 """Line breaks and tabs, as such, as escapes, and as tags, with the mark of a list item. They separate words."""
-_FORMS = r"[ ]*\|[ ]*(?=[{\[\]:%])(?:\{\d+\}|[\[\]][^\[\]{}|]{1,20}[\[\]])?[ ]*"
-"""What stands between the plural forms of Laravel and Symfony: `{0} none|{1} one|[2,*] :count`."""
+_INTERVAL, _LABEL = r"(?:\{\d+\}|[\[\]][^\[\]{}|]{1,20}[\[\]])", r"[a-z]\w*:(?!//)[ ]*"
+_FORMS = (
+    rf"[ ]*\|[ ]*(?=[{{\[\]:%]){_INTERVAL}?[ ]*"
+    r"|(?:(?<=[^\W\d_]{2})|(?<=[.!?}%\]]))\|(?=[^\W\d_]{2})(?![A-Z][A-Z\d_]*\|)"
+)
+"""What stands between the plural forms of Laravel and Symfony: `{0} none|{1} one|[2,*] :count`, `one|many`."""
+_LABELLED = re.compile(rf"(?:{_LABEL}|{_INTERVAL})[^|]*(?:\|[ ]*(?:{_LABEL}|{_INTERVAL})[^|]*)+")
+_LABELS = rf"(?:(?<![\s\S])|[ ]*\|[ ]*){_LABEL}"
+"""Of plural forms of Symfony: `one: a day|many: %count% days`."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
 _MARKDOWN = r"(?<![\w*])\*\*(?=[^\s*][^*\n]*\*\*)|(?<=[^\s*])\*\*(?![\w*])|(?<![\w`])`[^`'\s][^`'\n]*`(?!`)"
@@ -94,6 +101,7 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequenc
 def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> list[_Token | Code]:
     tokens: list[_Token | Code] = []
     position = 0
+    patterns = [*patterns, _LABELS] if _LABELLED.fullmatch(text) else patterns
     known = find_protected(text, in_messages=True, extra=protect) if protect else []
     plain = {span for span, kind, _ in known if kind == "own pattern" and _is_plain(text[slice(*span)], patterns)}
     for span, kind, _ in find_protected(text, in_messages=True, extra=(*protect, *patterns, *_MARKUP)):
