@@ -64,7 +64,9 @@ def test_files_are_compared_with_the_first(files):
 
 
 def test_options_of_the_tests(files):
-    found = json.loads(call(*SYSTEMS, "--test", "sign", "--resample", "sentences", "--json", "-", "--ter").out)
+    found = json.loads(
+        call(*SYSTEMS, "--test", "sign", "--resample", "sentences", "--json", "-", "--metrics", "d-bleu", "ter").out
+    )
     differences = [own["outcomes"]["ter"]["difference"] for own in found["systems"]]
     assert differences[0] is None
     assert differences[2]["segments_better"] > differences[2]["segments_worse"]

@@ -28,7 +28,8 @@ from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import build, check_fields, quote, ranged
-from docmt.evaluation.metrics import Documents, format_count
+from docmt.evaluation.metrics import format_count
+from docmt.evaluation.output_alignment import Documents
 
 COMET_ADAPTER = Path(__file__).parent / "adapters" / "comet_adapter.py"
 
