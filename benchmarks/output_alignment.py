@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docmt.documents import read_documents
-from docmt.evaluation.output_alignment import align_output
+from docmt.evaluation.output_alignment import AlignedOutput, align_output
 
 Documents = Sequence[Sequence[str]]
 
@@ -52,15 +52,20 @@ def change_sentences(
     return changed, links, counts
 
 
+def measure_links(output: AlignedOutput, links: set[tuple[int, int, int]]) -> tuple[float, float]:
+    """Return precision and recall of the links of an alignment."""
+    linked = {(number, *link) for number, links_of_document in enumerate(output.links) for link in links_of_document}
+    return len(linked & links) / len(linked), len(linked & links) / len(links)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Print precision, recall and F1 of the links, and the shares that were counted."""
     source, reference, translation = ([each for _, each in read_documents(Path(path))] for path in arguments[:3])
     changed, links, counts = change_sentences(translation, float([*arguments, "0.1"][3]))
     output = align_output(source, changed, reference)
-    found = {(number, *link) for number, links_of_document in enumerate(output.links) for link in links_of_document}
-    right = len(found & links)
-    precision, recall = right / len(found), right / len(links)
-    print(f"precision {precision:.4f}, recall {recall:.4f}, F1 {2 * right / (len(found) + len(links)):.4f}")
+    precision, recall = measure_links(output, links)
+    score = 2 * precision * recall / (precision + recall)
+    print(f"precision {precision:.4f}, recall {recall:.4f}, F1 {score:.4f}")
     print("changed: {} merged, {} cut, {} left out, {} added".format(*counts))
     print(output.shares.format() if output.shares else "")
 
