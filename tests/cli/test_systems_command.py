@@ -109,6 +109,19 @@ def test_models_and_files(run, files):
     assert not (files / "late").exists()
 
 
+@pytest.mark.parametrize("protect", [[], ["--protect", "none"]])
+def test_a_model_translates_as_docmt_translate_does(run, files, protect):
+    """Both copy addresses and paths, or neither does."""
+    lines = (files / "test.en").read_text().splitlines()
+    lines[0] = f"{lines[0].removesuffix('.')} at /etc/passwd and http://example.eu/a."
+    (files / "test.en").write_text("\n".join(lines) + "\n")
+    call("translate", run, "test.en", "--layout", "lines", "-o", "t.de", *protect, *QUICK)
+    call("evaluate", "--model", run, "--source", "test.en", "--reference", "test.de", "-o", "e.de", *protect, *QUICK)
+    translated = (files / "t.de").read_text()
+    assert lines_of(files / "e.de") == lines_of(files / "t.de") != []
+    assert ("/etc/passwd" in translated and "http://example.eu/a" in translated) is (not protect)
+
+
 def interrupted(monkeypatch, name, after, *arguments):
     """Calls docmt, and interrupts it when what has this name in the command has been called so often."""
     plainly, calls = getattr(evaluate, name), []
