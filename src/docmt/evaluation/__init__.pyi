@@ -36,3 +36,4 @@ from .suite_contexts import compare_suite_contexts as compare_suite_contexts
 from .suites import Suite as Suite
 from .suites import read_items as read_items
 from .suites import read_suite as read_suite
+from .system_scores import score_system as score_system

@@ -57,20 +57,17 @@ from docmt.evaluation import (
     MetricConfig,
     PositionScores,
     SignificanceConfig,
-    align_output,
     compare,
-    evaluate_documents,
     group_by_unit,
     score_externally,
     scores_by_position,
 )
 from docmt.evaluation.alignment_error import AlignedPair, AlignmentScore, read_alignments, score_alignments
-from docmt.evaluation.consistency_scores import ConsistencyTask
-from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES, TERM_METRICS
-from docmt.evaluation.metrics import MetricScore, check_document_counts, read_aligned_documents
+from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES
+from docmt.evaluation.metrics import check_document_counts, read_aligned_documents
 from docmt.evaluation.output_alignment import Documents, Ranges
 from docmt.evaluation.significance import check_can_resample
-from docmt.evaluation.term_scores import TermTask
+from docmt.evaluation.system_scores import Sides, score_system
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher
 
@@ -92,8 +89,8 @@ class ScoredSystem:
     """file for the translations of a model; empty: none"""
     hypotheses: Documents | None = None
     """[D] sentences of each document, empty where the model failed; None before the translation"""
-    sides: tuple[Documents, Documents, Documents] | None = None
-    """source, translation and first reference of the scored documents, in pairs; None if there are none"""
+    sides: Sides | None = None
+    """scored documents in pairs of sentences or of aligned units, if the source is read and there are pairs"""
     instances: Ranges | None = None
     """[D] ranges of sentences that a model translated separately"""
     miscounted: Sequence[int] = ()
@@ -105,30 +102,19 @@ class ScoredSystem:
 
     def evaluate(self, command: EvaluateRun, documents: Sequence[int], sources: Documents) -> Evaluation:
         """Score some documents, given by index. sources: of these, if anything needs them."""
-        metrics, sides = command.metrics, [self.hypotheses or [], *command.references]
-        hypotheses, first, *more = ([texts[number] for number in documents] for texts in sides)
-        instances, aligned = None, None
-        if metrics.unit == "instance" and self.instances is not None:
+        texts = [self.hypotheses or [], *command.references]
+        hypotheses, *references = ([side[number] for number in documents] for side in texts)
+        instances = None
+        if command.metrics.unit == "instance" and self.instances is not None:
             instances = [self.instances[number] for number in documents]
-        miscounted = sum(self.miscounted[number] for number in documents) if self.miscounted else 0
-        is_paired = not miscounted and list(map(len, hypotheses)) == list(map(len, first))
-        if metrics.unit in ("sentence", "paragraph") and not is_paired:
-            aligned = align_output(sources, hypotheses, first)
-        scores = evaluate_documents(
-            hypotheses, first, metrics, instances, more_references=more, miscounted=miscounted, aligned=aligned
+        evaluation, self.sides = score_system(
+            *(sources, hypotheses, references, command.metrics),
+            matcher=command.matcher,
+            languages=command.languages if sources else ("", ""),
+            instances=instances,
+            miscounted=sum(self.miscounted[number] for number in documents) if self.miscounted else 0,
         )
-        if not sources or scores.undefined:
-            unknown = dict.fromkeys(TERM_METRICS) if command.matcher else {}
-            return replace(scores, metrics={**scores.metrics, **unknown})
-        translation, reference, source = aligned.pair(first, sources) if aligned else (hypotheses, first, sources)
-        self.sides = source, translation, reference
-        extra: dict[str, MetricScore | None] = {}
-        if not scores.metrics.keys().isdisjoint(CONSISTENCY_METRICS):
-            rates = ConsistencyTask(source, command.languages).score(translation, reference)
-            extra |= {key: rate for key, rate in rates.items() if key in scores.metrics}
-        if command.matcher:
-            extra |= TermTask.from_sources(command.matcher, source).score(translation, reference)
-        return replace(scores, metrics={**scores.metrics, **extra})
+        return evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
