@@ -37,7 +37,6 @@ TEXT_METRICS = {
     "p_chrf_pp": TextMetric("p-chrF++", "paragraph", "chrf_pp"),
     "d_chrf_pp": TextMetric("d-chrF++", "document", "chrf_pp"),
     "ter": TextMetric("TER", "sentence", "ter"),
-    "p_ter": TextMetric("p-TER", "paragraph", "ter"),
 }
 """Metrics of text by the names in `Evaluation` and JSON."""
 CONSISTENCY_METRICS = {"ltcr": "LTCR", "ltcr_1": "LTCR-1"}
@@ -146,14 +145,11 @@ class MetricConfig:
             moses_language(self.language, "metrics.language ")
 
     def _check_names(self) -> None:
-        """Write the names of the metrics in one way. Raises DocmtError for an unknown one, and for one named twice."""
+        """Write the names of the metrics in one way, each once. Raises DocmtError for an unknown one."""
         names = [name.lower().replace("_", "-") for each in self.names for name in filter(None, each.split(","))]
-        for number, name in enumerate(names):
-            if name not in CHOICES:
-                raise DocmtError(f"there is no metric {quote(name)}: choose from {', '.join(CHOICES)}")
-            if name in names[:number]:
-                raise DocmtError(f"the metric {name} is named twice: name it once")
-        object.__setattr__(self, "names", names)
+        if unknown := [name for name in names if name not in CHOICES]:
+            raise DocmtError(f"there is no metric {quote(unknown[0])}: choose from {', '.join(CHOICES)}")
+        object.__setattr__(self, "names", list(dict.fromkeys(names)))
 
     @property
     def document_unit(self) -> str:

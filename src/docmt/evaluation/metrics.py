@@ -32,6 +32,7 @@ from docmt.evaluation.output_alignment import (
     Ranges,
     find_paragraphs,
     join_units,
+    whole,
 )
 
 _log = logging.getLogger(__name__)
@@ -97,6 +98,13 @@ class Segments:
     references: list[list[str]]
     documents: NDArray[np.int64]
     unit: str | None = None
+
+    @classmethod
+    def from_documents(cls, sides: Sequence[Documents], ranges: Ranges | None, unit: str | None) -> Segments:
+        """Return ranges of sentences of hypotheses and references, each joined to one string, or all sentences."""
+        rows = sides if ranges is None else [join_units(side, ranges) for side in sides]
+        lines = [list(chain.from_iterable(documents)) for documents in rows]
+        return cls(lines[0], lines[1:], np.repeat(np.arange(len(rows[0])), list(map(len, rows[0]))), unit)
 
     def score(self, metric: TextMetric, config: MetricConfig) -> MetricScore:
         """Score the segments. Raises DocmtError for an unavailable tokenizer."""
@@ -276,7 +284,7 @@ class Evaluation:
             "brevity_penalty": self.brevity_penalty,
             "length_ratio": self.length_ratio,
             "undefined": self.undefined,
-            "alignment": self.alignment.to_json() if self.alignment else None,
+            "alignment": asdict(self.alignment) if self.alignment else None,
         }
 
 
@@ -314,23 +322,23 @@ def evaluate_documents(
         instance_count = format_count(miscounted, "instance")
         undefined = f"in {instance_count} the model generated another number of sentences than the source has"
     texts = [hypotheses, references, *more_references]
-    sides: dict[str, Sequence[Documents]] = {"document": texts}
+    sides: dict[str, tuple[Sequence[Documents], Ranges | None]] = {
+        "document": (texts, _check_instances(references, instances) if config.unit == "instance" else whole(texts))
+    }
     if aligned is not None:
-        undefined = None
-        sides["sentence"] = aligned.pair(*texts[1:])
-        sides["paragraph"] = aligned.merge(find_paragraphs(references)).pair(*texts[1:])
+        undefined, merged = None, aligned.merge(find_paragraphs(references))
+        sides |= {"sentence": (aligned.pair(*texts[1:]), None), "paragraph": (merged.pair(*texts[1:]), None)}
     elif undefined is None:
-        sides |= {"sentence": texts, "paragraph": [join_units(side, find_paragraphs(references)) for side in texts]}
-    ranges, convert = _unit_ranges(references, config, instances), cache(config.convert)
+        sides |= {"sentence": (texts, None), "paragraph": (texts, find_paragraphs(references))}
+    convert, is_aligned = cache(config.convert), aligned is not None
 
     def score(metric: TextMetric) -> MetricScore:
-        rows = sides[metric.segment]
+        rows, ranges = sides[metric.segment]
         if metric.kind == "bleu":
             rows = [[list(map(convert, document)) for document in side] for side in rows]
-        if metric.segment == "document":
-            return _unit_segments(rows, ranges, config.document_unit).score(metric, config)
-        is_named = aligned is not None or metric.segment == "paragraph"
-        return _sentence_segments(rows, metric.segment if is_named else None).score(metric, config)
+        unit = config.document_unit if metric.segment == "document" else metric.segment
+        is_named = is_aligned or metric.segment != "sentence"
+        return Segments.from_documents(rows, ranges, unit if is_named else None).score(metric, config)
 
     wanted = {key: TEXT_METRICS.get(key) for key in config.keys}
     metrics = {key: score(metric) if metric and metric.segment in sides else None for key, metric in wanted.items()}
@@ -363,7 +371,8 @@ def _check_references(references: Documents, more_references: Sequence[Documents
 def document_bleu(hypotheses: Documents, references: Documents) -> MetricScore:
     """Return d-BLEU over documents with default settings, in a seventh of the time of `evaluate_documents`."""
     check_document_counts(len(hypotheses), len(references))
-    return _unit_segments([hypotheses, references], None, "document").score(TEXT_METRICS["d_bleu"], MetricConfig())
+    sides = hypotheses, references
+    return Segments.from_documents(sides, whole(sides), "document").score(TEXT_METRICS["d_bleu"], MetricConfig())
 
 
 def evaluate_files(
@@ -403,10 +412,8 @@ def read_aligned_documents(path: Path | str, reference_path: Path | str, referen
     return documents
 
 
-def group_by_unit(documents: Sequence[Sequence[Sentence]], ranges: Ranges | None) -> list[Sequence[Sentence]]:
-    """Return the sentences of all documents by unit, in order. Without ranges each document is a unit."""
-    if ranges is None:
-        return list(documents)
+def group_by_unit(documents: Sequence[Sequence[Sentence]], ranges: Ranges) -> list[Sequence[Sentence]]:
+    """Return the sentences of all documents by unit, in order."""
     pairs = zip(documents, ranges, strict=True)
     return [document[start:end] for document, instances in pairs for start, end in instances]
 
@@ -443,10 +450,8 @@ def _describe_unequal_counts(hypotheses: Documents, references: Documents) -> st
     )
 
 
-def _unit_ranges(references: Documents, config: MetricConfig, instances: Ranges | None) -> Ranges | None:
-    """Check and return the instances of every document if they are the unit. Return None for whole documents."""
-    if config.unit != "instance":
-        return None
+def _check_instances(references: Documents, instances: Ranges | None) -> Ranges:
+    """Return the instances of every document. Raises DocmtError if they are missing or do not cover the documents."""
     if instances is None or len(instances) != len(references):
         raise DocmtError(
             "d-BLEU over instances needs the instances of every document. Give them, or set metrics.unit to document"
@@ -458,19 +463,6 @@ def _unit_ranges(references: Documents, config: MetricConfig, instances: Ranges 
                 "once, in order. Build them from the scored documents"
             )
     return instances
-
-
-def _sentence_segments(sides: Sequence[Documents], unit: str | None) -> Segments:
-    """Return the sentences of hypotheses and references as segments."""
-    lines = [list(chain.from_iterable(documents)) for documents in sides]
-    return Segments(lines[0], lines[1:], np.repeat(np.arange(len(sides[0])), list(map(len, sides[0]))), unit)
-
-
-def _unit_segments(sides: Sequence[Documents], ranges: Ranges | None, unit: str) -> Segments:
-    """Return the units of hypotheses and references as segments, each joined to one string."""
-    lines = [[" ".join(sentences) for sentences in group_by_unit(documents, ranges)] for documents in sides]
-    counts = 1 if ranges is None else list(map(len, ranges))
-    return Segments(lines[0], lines[1:], np.repeat(np.arange(len(sides[0])), counts), unit)
 
 
 def format_count(number: int, noun: str) -> str:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,6 @@ from docmt.documents.segmentation import sentence_spans
 
 Documents: TypeAlias = Sequence[Sequence[str]]
 Ranges: TypeAlias = Sequence[Sequence[tuple[int, int]]]
-Lexicon: TypeAlias = Mapping[tuple[str, str], int]
-"""How many sentences have a source stem and a stem that translates it."""
 Bead: TypeAlias = tuple[range, range]
 """Source sentences and sentences of the translation that belong together; either may be empty."""
 Lines: TypeAlias = Sequence[tuple[int, str]]
@@ -77,9 +75,6 @@ class AlignmentShares:
             f"{100 * self.added / max(1, self.translated):.1f} % are added"
         )
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class AlignedOutput:
@@ -113,6 +108,11 @@ def join_units(documents: Documents, ranges: Ranges) -> list[list[str]]:
     """Return the texts of ranges of lines, by document."""
     pairs = zip(documents, ranges, strict=True)
     return [[" ".join(filter(None, document[start:end])) for start, end in each] for document, each in pairs]
+
+
+def whole(sides: Sequence[Documents]) -> list[list[tuple[int, int]]]:
+    """Return a range over all lines of each document, of whatever side has the most."""
+    return [[(0, max(map(len, documents)))] for documents in zip(*sides, strict=True)]
 
 
 def find_paragraphs(documents: Documents) -> list[list[tuple[int, int]]]:
@@ -187,9 +187,13 @@ def _group(beads: Sequence[Bead], source: Lines, translated: Lines) -> tuple[lis
 
 @dataclass(frozen=True)
 class _Aligner:
-    """Aligns the sentences of documents. ratio: characters of a translation by character of its source."""
+    """Aligns the sentences of documents.
 
-    lexicon: Lexicon
+    lexicon: number of sentences with a source stem and a stem that translates it. ratio: characters of a translation by
+    character of its source.
+    """
+
+    lexicon: Mapping[tuple[str, str], int]
     languages: tuple[str, str]
     ratio: float
 

@@ -362,8 +362,9 @@ def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None
             raise DocmtError(
                 f"{name} and {baseline} were scored with different references or settings. Score both in the same way"
             )
+        if other.alignment is not None and config.resample == "sentences":
+            raise DocmtError(f"{name} has other sentences than its source, so resample documents")
     check_can_resample(first.documents, config)
-    check_can_pair(systems, config)
     outcomes, evaluations = {}, list(systems.values())
     with progress("comparing (metrics)", len(first.metrics)) as bar:
         for key in first.metrics:
@@ -379,13 +380,6 @@ def check_can_resample(documents: int, config: SignificanceConfig) -> None:
             "cannot resample a single document. Give more documents, or resample sentences "
             "(--significance.resample sentences)"
         )
-
-
-def check_can_pair(systems: Mapping[str, Evaluation], config: SignificanceConfig) -> None:
-    """Raise DocmtError if sentences are resampled of systems that have other sentences."""
-    for name, evaluation in systems.items():
-        if evaluation.alignment is not None and config.resample == "sentences":
-            raise DocmtError(f"{name} has other sentences than its source, so resample documents")
 
 
 def _compare_metric(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> list[Outcome | None]:

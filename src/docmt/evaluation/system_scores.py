@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from docmt.evaluation.consistency_scores import ConsistencyTask
 from docmt.evaluation.metric_config import CONSISTENCY_METRICS, TERM_METRICS, MetricConfig
@@ -13,13 +12,8 @@ from docmt.evaluation.output_alignment import Documents, Ranges, align_output
 from docmt.evaluation.term_scores import TermTask
 from docmt.terms.matching import TermMatcher
 
-
-class Sides(NamedTuple):
-    """Documents in pairs of sentences, or of the units of an alignment."""
-
-    source: Documents
-    translation: Documents
-    reference: Documents
+Sides = tuple[Documents, Documents, Documents]
+"""Source, translation and reference in pairs of sentences, or of the units of an alignment."""
 
 
 def score_system(
@@ -47,10 +41,10 @@ def score_system(
         hypotheses, first, config, instances, more_references=more, miscounted=miscounted, aligned=aligned
     )
     extra: dict[str, MetricScore | None] = dict.fromkeys(TERM_METRICS) if matcher else {}
-    sides = None
+    sides: Sides | None = None
     if sources and not scores.undefined:
         translation, reference, source = aligned.pair(first, sources) if aligned else (hypotheses, first, sources)
-        sides = Sides(source, translation, reference)
+        sides = source, translation, reference
         if not scores.metrics.keys().isdisjoint(CONSISTENCY_METRICS):
             rates = ConsistencyTask(source, languages).score(translation, reference)
             extra |= {key: rate for key, rate in rates.items() if key in scores.metrics}

@@ -155,13 +155,10 @@ class EvaluateOptions(ModelOptions, ProtectOptions):
     @property
     def needs_source(self) -> str:
         """The first option that needs the source of files, too; empty if none does."""
-        needed = {
-            "--terms": self.glossaries,
-            "--external.command": self.external.command,
-            f"--unit {self.metrics.unit}": self.metrics.unit in ("sentence", "paragraph"),
-            "--metrics ltcr": any(key in CONSISTENCY_METRICS for key in self.metrics.keys),
-        }
-        return next((option for option, is_needed in needed.items() if is_needed), "")
+        rates = not CONSISTENCY_METRICS.keys().isdisjoint(self.metrics.keys)
+        aligned = self.metrics.unit in ("sentence", "paragraph")
+        needed = {"--terms": self.glossaries, "--external.command": self.external.command, "--metrics ltcr": rates}
+        return next((name for name, value in needed.items() if value), f"--unit {self.metrics.unit}" * aligned)
 
     def named_systems(self) -> list[ScoredSystem]:
         """Return the systems with unique names. Raises DocmtError if there is none, or one is repeated."""
