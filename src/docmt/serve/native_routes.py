@@ -120,7 +120,7 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
     translated = document.replace_sentences([row.sentence.target for row in rows])
     sentences = []
     for row, source_span, target_span in zip(rows, document.spans(), translated.spans(), strict=True):
-        sentence = {
+        sentence: dict[str, Any] = {
             "source": row.sentence.source,
             "target": row.sentence.target,
             "source_span": source_span,
