@@ -14,10 +14,10 @@ from docmt.cli.options import changed
 from docmt.cli.output import print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import STANDARD, write_text
-from docmt.core.settings import format_flag
+from docmt.core.settings import Needs, format_flag, option
 from docmt.evaluation import Evaluation
-from docmt.evaluation.metrics import Documents
-from docmt.evaluation.pearmut import build_campaign, score_answers
+from docmt.evaluation.output_alignment import Documents
+from docmt.evaluation.pearmut import HumanProtocol, build_campaign, score_answers
 from docmt.evaluation.report_page import render_report
 
 _log = logging.getLogger(__name__)
@@ -34,17 +34,36 @@ class ScoredTexts:
     """[D] translations by system"""
 
 
-def check_reports(options: Any, systems: int) -> list[str]:
-    """Return the files to write. Raises DocmtError if they need an option that is not set."""
-    for flag, path in (("--html", options.html), ("--export-pearmut", options.export_pearmut)):
-        if path and not options.source:
-            raise DocmtError(f"{flag} needs --source, the text that was translated: name its file")
-        if path == STANDARD:
-            raise DocmtError(f"{flag} cannot be standard output: name a file")
-    if options.html and systems < 2:
-        raise DocmtError("--html needs several systems: name more than one, or leave it out")
-    campaign = options.export_pearmut
-    return [path for path in (options.html, campaign, campaign and _key_path(campaign)) if path]
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """The files besides the tables."""
+
+    html: str | None = option(None, metavar="FILE")
+    """write a page with scores, pictures and differences"""
+    export_pearmut: str | None = option(None, metavar="FILE")
+    """write a campaign for human evaluation by Pearmut, and its key as .key.json beside it"""
+    pearmut_protocol: HumanProtocol = "cESA"
+    """error span annotation of all outputs side by side (cESA), or of one at a time (ESA)"""
+    pearmut_answers: list[str] = option([], metavar="FILE")
+    """score the answers of Pearmut: its files, and the key of the campaign"""
+
+    option_rules = (Needs("pearmut_protocol", "export_pearmut"),)
+
+    @property
+    def report_files(self) -> list[str]:
+        """The files to write."""
+        campaign = self.export_pearmut
+        return [path for path in (self.html, campaign, campaign and _key_path(campaign)) if path]
+
+    def check_reports(self, source: str | None, several: bool) -> None:
+        """Raise DocmtError for files that need something else. several: whether there are several systems."""
+        for flag, path in (("--html", self.html), ("--export-pearmut", self.export_pearmut)):
+            if path and not source:
+                raise DocmtError(f"{flag} needs --source, the text that was translated: name its file")
+            if path == STANDARD:
+                raise DocmtError(f"{flag} cannot be standard output: name a file")
+        if self.html and not several:
+            raise DocmtError("--html needs several systems: name more than one, or leave it out")
 
 
 def _key_path(campaign: str) -> str:

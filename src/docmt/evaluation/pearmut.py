@@ -21,7 +21,8 @@ import numpy as np
 from docmt.core.errors import DocmtError
 from docmt.core.files import json_checksum, parse_json, read_bytes
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
-from docmt.evaluation.metrics import Documents, MetricScore, Statistics, format_count
+from docmt.evaluation.metrics import MetricScore, Statistics, format_count
+from docmt.evaluation.output_alignment import Documents
 from docmt.evaluation.significance import (
     TEST_NAMES,
     Outcome,

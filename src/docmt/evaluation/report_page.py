@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.html_page import escape_text, mark_spans, render_page
-from docmt.evaluation.metrics import METRIC_NAMES, Documents, Evaluation
+from docmt.evaluation.metric_config import METRIC_NAMES
+from docmt.evaluation.metrics import Evaluation
+from docmt.evaluation.output_alignment import Documents
 from docmt.evaluation.significance import Comparison, SignificanceConfig, compare, scores_by_position
 
 MOST_DOCUMENTS = 20
@@ -100,7 +102,7 @@ def _score_documents(comparison: Comparison) -> tuple[str, NDArray[np.float64]]:
     """Return the name of a metric that all systems have, d-chrF if possible, and the scores of documents [S, D]."""
     evaluations = list(comparison.systems.values())
     for key in ("d_chrf", *comparison.outcomes):
-        made = [evaluation.scores().get(key) for evaluation in evaluations]
+        made = [evaluation.metrics.get(key) for evaluation in evaluations]
         scores = [score.formula(score.by_document(evaluations[0].documents)) for score in made if score is not None]
         if len(scores) == len(evaluations):
             return METRIC_NAMES[key], np.array(scores)
@@ -122,7 +124,7 @@ def _draw_documents(metric: str, names: Sequence[str], scores: NDArray[np.float6
 
 def _draw_positions(systems: Mapping[str, Evaluation], config: SignificanceConfig) -> Iterator[str]:
     """Yield pictures of scores by the position of sentences, if all systems have scores of sentences."""
-    if any(evaluation.undefined for evaluation in systems.values()):
+    if not all(evaluation.sentence_metrics() for evaluation in systems.values()):
         return
     buckets = scores_by_position(systems, config).buckets
     for metric in next(iter(next(iter(buckets.values())).systems.values())):
