@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.html_page import escape_text, mark_spans, render_page
-from docmt.evaluation.metric_config import METRIC_NAMES
-from docmt.evaluation.metrics import Evaluation
+from docmt.evaluation.metric_config import METRIC_NAMES, MetricConfig
+from docmt.evaluation.metrics import Evaluation, evaluate_documents
 from docmt.evaluation.output_alignment import Documents
 from docmt.evaluation.significance import Comparison, SignificanceConfig, compare, scores_by_position
 
@@ -40,15 +40,15 @@ def render_report(
     """
     names = list(systems)
     comparisons = [compare({name: systems[name] for name in names[first:]}, config) for first in range(len(names) - 1)]
-    metric, scores = _score_documents(comparisons[0])
+    scores = _score_documents(translations, references)
     spread = scores.max(axis=0) - scores.min(axis=0)
     ranked = [int(number) for number in np.argsort(-spread, kind="stable") if spread[number] > 0][:MOST_DOCUMENTS]
     texts = {"source": [sentences for _, sentences in sources], "reference": references, **translations}
-    figures = [_draw_documents(metric, names, scores, [id for id, _ in sources]), *_draw_positions(systems, config)]
+    figures = [_draw_documents(names, scores, [id for id, _ in sources]), *_draw_positions(systems, config)]
     sections = [_table(comparisons[0]), "<h2>Significance</h2>", _DIFFERENCES, *_beside(_matrices(comparisons))]
     legend = "&emsp;".join(_key(number) + escape_text(name) for number, name in enumerate(names))
     sections += [f"<h2>By document and by position</h2><p>{legend}</p>", *_beside(figures)]
-    sections.append(f"<h2>The {len(ranked)} documents that differ most in {metric}</h2>")
+    sections.append(f"<h2>The {len(ranked)} documents that differ most in d-chrF</h2>")
     sections.append('<p class="less">Marked: words that differ from the first system, and there from any other.</p>')
     for number in ranked:
         values = ", ".join(f"{name} {value:.1f}" for name, value in zip(names, scores[:, number], strict=True))
@@ -98,18 +98,14 @@ def _matrices(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield _rows(rows)
 
 
-def _score_documents(comparison: Comparison) -> tuple[str, NDArray[np.float64]]:
-    """Return the name of a metric that all systems have, d-chrF if possible, and the scores of documents [S, D]."""
-    evaluations = list(comparison.systems.values())
-    for key in ("d_chrf", *comparison.outcomes):
-        made = [evaluation.metrics.get(key) for evaluation in evaluations]
-        scores = [score.formula(score.by_document(evaluations[0].documents)) for score in made if score is not None]
-        if len(scores) == len(evaluations):
-            return METRIC_NAMES[key], np.array(scores)
-    raise ValueError("the systems have no metric in common")
+def _score_documents(translations: Mapping[str, Documents], references: Documents) -> NDArray[np.float64]:
+    """Return the d-chrF of each document [S, D], which all systems have, whatever the metrics of the tables are."""
+    config = MetricConfig(names=["d-chrf"])
+    made = [evaluate_documents(texts, references, config).metrics["d_chrf"] for texts in translations.values()]
+    return np.array([score.formula(score.by_document(len(references))) for score in made if score is not None])
 
 
-def _draw_documents(metric: str, names: Sequence[str], scores: NDArray[np.float64], ids: Sequence[str]) -> str:
+def _draw_documents(names: Sequence[str], scores: NDArray[np.float64], ids: Sequence[str]) -> str:
     """Return a picture with a point for each document: score of the baseline across, of another system up."""
     low, high = float(scores.min()), float(scores.max())
     points = []
@@ -118,20 +114,21 @@ def _draw_documents(metric: str, names: Sequence[str], scores: NDArray[np.float6
             across, up = scores[0, document], scores[number, document]
             label = f"{id}: {names[0]} {across:.1f}, {names[number]} {up:.1f}"
             points.append((number, float(across), float(up), None, label))
-    title = f"{metric} of each document: {names[0]} across, the others up; better above the line"
+    title = f"d-chrF of each document: {names[0]} across, the others up; better above the line"
     return _draw(title, points, {value: f"{value:g}" for value in _ticks(low, high)}, (low, high), True)
 
 
 def _draw_positions(systems: Mapping[str, Evaluation], config: SignificanceConfig) -> Iterator[str]:
-    """Yield pictures of scores by the position of sentences, if all systems have scores of sentences."""
-    if not all(evaluation.sentence_metrics() for evaluation in systems.values()):
+    """Yield pictures of scores by the position of sentences, of the systems that have scores of sentences."""
+    names, defined = list(systems), {name: each for name, each in systems.items() if each.sentence_metrics()}
+    if not defined:
         return
-    buckets = scores_by_position(systems, config).buckets
+    buckets = scores_by_position(defined, config).buckets
     for metric in next(iter(next(iter(buckets.values())).systems.values())):
         points = []
         for place, (bucket, scores) in enumerate(buckets.items()):
-            for number, (name, each) in enumerate(scores.systems.items()):
-                value = each[metric]
+            for name, each in scores.systems.items():
+                number, value = names.index(name), each[metric]
                 ends = None if value.low is None or value.high is None else (value.low, value.high)
                 x = place + 0.12 * (number - (len(systems) - 1) / 2)
                 points.append((number, x, value.value, ends, f"{name}, sentence {bucket}: {value.format(2)}"))

@@ -129,7 +129,7 @@ class EvaluateOptions(ModelOptions, ProtectOptions, ReportOptions):
     hypothesis: list[str] = option([], metavar="FILE")
     """translated sentences, one a line, or JSONL; several files are compared"""
     model: list[str] = option([], metavar="DIRECTORY")
-    """model or run directory, or M1,M2 for an ensemble; several are compared"""
+    """model or run directory, or M1,M2 for an ensemble"""
     systems: list[str] = option([], metavar="SYSTEM")
     """files and models to compare with the first"""
     source: str | None = option(None, metavar="FILE")
@@ -137,7 +137,7 @@ class EvaluateOptions(ModelOptions, ProtectOptions, ReportOptions):
     reference: list[str] = option([], metavar="FILE")
     """reference sentences, as --hypothesis; several files are multiple references"""
     output: str | None = option(None, flags=("-o",), metavar="PATH")
-    """write translations of models (of several: a directory)"""
+    """write translations of models (several: a directory)"""
     json: str | None = option(None, metavar="FILE")
     """write the scores as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
