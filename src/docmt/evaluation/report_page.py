@@ -43,7 +43,6 @@ def render_report(
     scores = _score_documents(translations, references)
     spread = scores.max(axis=0) - scores.min(axis=0)
     ranked = [int(number) for number in np.argsort(-spread, kind="stable") if spread[number] > 0][:MOST_DOCUMENTS]
-    texts = {"source": [sentences for _, sentences in sources], "reference": references, **translations}
     figures = [_draw_documents(names, scores, [id for id, _ in sources]), *_draw_positions(systems, config)]
     sections = [_table(comparisons[0]), "<h2>Significance</h2>", _DIFFERENCES, *_beside(_matrices(comparisons))]
     legend = "&emsp;".join(_key(number) + escape_text(name) for number, name in enumerate(names))
@@ -54,7 +53,8 @@ def render_report(
         values = ", ".join(f"{name} {value:.1f}" for name, value in zip(names, scores[:, number], strict=True))
         head = f"<summary>document {escape_text(sources[number][0])}</summary>"
         sections.append(f'<details open>{head}<p class="less">{escape_text(values)}</p>')
-        sections += [*_list_sentences({name: sides[number] for name, sides in texts.items()}), "</details>"]
+        texts = [sources[number][1], references[number], *(translations[name][number] for name in names)]
+        sections += [*_list_sentences(names, texts), "</details>"]
     return render_page(title, sections)
 
 
@@ -191,32 +191,29 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(number * step, 9) for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
-def _list_sentences(sides: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _list_sentences(names: Sequence[str], sides: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the sentences of a document that systems translate differently, each after the one before.
 
     sides: source, reference, then the systems. With other numbers of sentences, the document is one.
     """
-    if len({len(sentences) for sentences in sides.values()}) > 1:
-        sides = {name: [" ".join(sentences)] for name, sentences in sides.items()}
-    _, _, baseline, *others = names = list(sides)
-    count, shown = len(sides[baseline]), 0
-    differs = [len({sides[name][number] for name in names[2:]}) > 1 for number in range(count)]
-    for number in range(count):
-        if not (differs[number] or any(differs[number + 1 : number + 2])):
+    if len(set(map(len, sides))) > 1:
+        sides = [[" ".join(sentences)] for sentences in sides]
+    labels = ["source", "reference", *(_key(number) + escape_text(name) for number, name in enumerate(names))]
+    rows, shown = list(zip(*sides, strict=True)), 0
+    differs = [len(set(row[2:])) > 1 for row in rows]
+    for number, (source, reference, first, *others) in enumerate(rows):
+        if not any(differs[number : number + 2]):
             continue
         if (shown := shown + 1) > MOST_SENTENCES:
             yield f'<p class="less">... and more, {sum(differs[number:])} of them with differences</p>'
             return
-        texts = {name: sentences[number] for name, sentences in sides.items()}
-        spans = {name: _find_differences(texts[baseline], texts[name]) for name in others}
-        marks = {name: right for name, (_, right) in spans.items()}
-        marks[baseline] = [span for left, _ in spans.values() for span in left]
-        cells = []
-        for place, (name, text) in enumerate(texts.items()):
-            label = (_key(place - 2) if place > 1 else "") + escape_text(name)
-            cells.append(
-                f'<p dir="auto"><span class="less">{label}</span><br>{mark_spans(text, marks.get(name, ()))}</p>'
-            )
+        spans = [_find_differences(first, text) for text in others]
+        marks = [[span for left, _ in spans for span in left], *(right for _, right in spans)]
+        texts = [escape_text(source), escape_text(reference), *map(mark_spans, (first, *others), marks)]
+        cells = (
+            f'<p dir="auto"><span class="less">{label}</span><br>{text}</p>'
+            for label, text in zip(labels, texts, strict=True)
+        )
         yield f'<div class="sentence">{"".join(cells)}</div>'
 
 
