@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from docmt.core.html_page import mark_spans
 from docmt.evaluation import SignificanceConfig, compare, evaluate_documents
 from docmt.evaluation.report_page import MOST_DOCUMENTS, MOST_SENTENCES, _find_differences, render_report
 
@@ -96,6 +97,14 @@ def test_words_that_differ_are_marked(corpus):
     page, _ = render((sources, references, {name: texts * 2 for name, texts in systems.items()}))
     assert page.count("<mark>Vier</mark>") == page.count("<mark>Drei</mark>") == 2
     assert page.count('<div class="sentence">') == 4 and "One." not in page, "only the sentence before is shown, too"
+
+
+def test_marks_of_several_systems_may_overlap(corpus):
+    assert mark_spans("ab cd <ef", [(3, 5), (0, 5), (3, 8)]) == "<mark>ab cd</mark><mark> &lt;e</mark>f"
+    sources, references = [("d", ["s"])] * 2, [["a b c d"]] * 2
+    systems = {"source": [["a b c d"]] * 2, "reference": [["a x c d"]] * 2, "joined": [["a x y z"]] * 2}
+    page, _ = render((sources, references, systems))
+    assert page.count("</span> source</span><br>a <mark>b</mark><mark> c d</mark>") == 2
 
 
 def test_other_numbers_of_sentences_are_shown_as_one(corpus):

@@ -24,8 +24,9 @@ def escape_text(text: str) -> str:
 def mark_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
     """Return escaped text with these spans (start, end) highlighted."""
     parts, position = [], 0
-    for start, end in sorted(spans):
-        if start >= position:
+    for first, end in sorted(spans):
+        start = max(first, position)  # spans may overlap
+        if start < end:
             parts += [escape_text(text[position:start]), f"<mark>{escape_text(text[start:end])}</mark>"]
             position = end
     return "".join([*parts, escape_text(text[position:])])
