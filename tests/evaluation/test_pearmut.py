@@ -92,11 +92,12 @@ def test_answers_are_means_over_segments_and_annotators(protocol, write):
         campaign, lambda text: points(text) - 20, "bert", lambda text: ["major"]
     )
     scores = score_answers([write("answers.json", entries), write("key.json", key)], CONFIG)
-    assert (scores.segments, scores.annotators, scores.left_out) == (15, 2, 0)
+    first = scores.systems["one"]
+    assert (first.sentences, first.documents, first.config.annotators, first.config.left_out) == (15, 8, 2, 0)
     for system, texts in SYSTEMS.items():
         expected = np.mean([points(text) - 10 for each in texts for text in each])
-        assert scores.scores[system]["points"].score == pytest.approx(expected)
-        assert scores.scores[system]["errors"].score == 2.5
+        assert scores.systems[system].points.score == pytest.approx(expected)
+        assert scores.systems[system].errors.score == 2.5
     better, equal = (scores.outcomes["points"][number].difference for number in (1, 2))
     assert better.is_significant and not equal.is_significant and better.interval.low > 0
     assert scores.format().splitlines()[1].startswith("one") and "p 0.0" in scores.to_markdown()
@@ -109,20 +110,31 @@ def test_the_last_answer_of_an_annotator_counts_and_a_reset_takes_all_back(write
     first, second = answer(campaign, lambda text: 10), answer(campaign, lambda text: 30)
     tutorial = {"user_id": "anna", "item": [{"src": "t", "tgt": {"A": "t"}}], "annotation": [{"A": {"score": 0}}]}
     scores = score_answers([write("a.json", [*first, tutorial, *second]), key_file], CONFIG)
-    assert scores.scores["one"]["points"].score == 30
+    assert scores.systems["one"].points.score == 30
     reset = {"user_id": "anna", "annotation": "__RESET__"}
     part = answer(campaign, lambda text: 50, tasks=slice(3))
     scores = score_answers([write("b.json", [*first, reset, *part]), key_file], CONFIG)
-    assert scores.scores["one"]["points"].score == 50 and scores.segments == sum(map(len, campaign["data"][:3]))
+    assert scores.systems["one"].points.score == 50 and scores.systems["one"].sentences == sum(
+        map(len, campaign["data"][:3])
+    )
 
 
 def test_segments_without_the_answer_for_a_system_are_left_out(write):
     campaign, key = build_campaign("test", DOCUMENTS, SYSTEMS, "ESA")
     entries = answer(campaign, lambda text: 50, tasks=slice(20))
     scores = score_answers([write("a.json", entries), write("key.json", key)], CONFIG)
-    assert scores.left_out > 0 and f"{scores.left_out} segment" in scores.format()
+    left_out = scores.systems["one"].config.left_out
+    assert left_out > 0 and f"{left_out} segments without answers for all" in scores.format()
     with pytest.raises(DocmtError, match="no segment has answers for all systems"):
         score_answers([write("a.json", entries[:1]), write("key.json", key)], CONFIG)
+
+
+def test_one_system_and_one_document_have_points_too(write):
+    for documents in (DOCUMENTS, DOCUMENTS[:1]):
+        systems = {"one": SYSTEMS["one"][: len(documents)]}
+        campaign, key = build_campaign("test", documents, systems)
+        scores = score_answers([write("a.json", answer(campaign, lambda text: 50)), write("key.json", key)], CONFIG)
+        assert scores.rows()[1][:2] == ["one", "50.00 ± 0.00" if len(documents) > 1 else "50.00"]
 
 
 def test_what_does_not_fit_is_refused(write):

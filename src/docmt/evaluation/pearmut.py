@@ -12,7 +12,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from string import ascii_uppercase
 from typing import Any, Literal
 
@@ -20,21 +20,12 @@ import numpy as np
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import json_checksum, parse_json, read_bytes
-from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
-from docmt.evaluation.metrics import MetricScore, Statistics, format_count
+from docmt.evaluation.metric_config import HUMAN_METRICS, MetricConfig
+from docmt.evaluation.metrics import Evaluation, MetricScore, Statistics, format_count
 from docmt.evaluation.output_alignment import Documents
-from docmt.evaluation.significance import (
-    TEST_NAMES,
-    Outcome,
-    SignificanceConfig,
-    compare_statistics,
-    format_cell,
-    ratio,
-)
+from docmt.evaluation.significance import Comparison, SignificanceConfig, compare_metric, ratio
 
 HumanProtocol = Literal["cESA", "ESA"]
-COLUMNS = ("points", "errors")
-"""What people give a sentence: points, and the weight of its marked errors."""
 _SEVERITIES = {"minor": 1, "major": 5}
 """Weights of errors (Freitag et al. 2021)."""
 _RESET = "__RESET__"  # annotation by which Pearmut takes back all earlier ones of a user
@@ -92,68 +83,36 @@ def _without_tags(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class HumanScores:
-    """Points and errors of systems, the baseline first, over the segments for which all systems have answers."""
+class HumanConfig(MetricConfig):
+    """How people scored, in place of the settings of metrics."""
 
-    protocol: str
-    config: SignificanceConfig
-    scores: Mapping[str, Mapping[str, MetricScore]]
-    """by system and column; see `COLUMNS`"""
-    outcomes: Mapping[str, Sequence[Outcome | None]]
-    """by column and system; None with a single document"""
-    segments: int
-    annotators: int
-    left_out: int
+    annotation: str = ""
+    """cESA or ESA"""
+    annotators: int = 0
+    left_out: int = 0
     """segments that lack the answer for a system"""
 
-    def rows(self) -> list[list[str]]:
-        """Return the table as text: a header, then a row for each system."""
-        rows = [["", *COLUMNS]]
-        for number, (name, scores) in enumerate(self.scores.items()):
-            rows.append([name, *(format_cell(scores[key], self.outcomes[key][number]) for key in COLUMNS)])
-        return rows
+    def describe_protocol(self) -> str:
+        """Return how many people scored, and what is missing."""
+        left_out = format_count(self.left_out, "segment")
+        return f"{self.annotation}: {format_count(self.annotators, 'annotator')}, {left_out} without answers for all"
 
-    def notes(self) -> list[str]:
-        """Return explanations for a reader of the table, one sentence each."""
-        baseline, documents = next((name, scores["points"].segments) for name, scores in self.scores.items())
-        sizes = [(documents, "document"), (self.segments, "segment"), (self.annotators, "annotator")]
-        counts = ", ".join(format_count(*size) for size in sizes)
-        return [
-            f"{self.protocol}: {counts}; {format_count(self.left_out, 'segment')} without answers for all systems",
-            "points: 0 to 100; errors: major 5, minor 1, lower is better; means over segments",
-            f"±: half of the 95 % bootstrap confidence interval over documents; p and * (p < 0.05): against "
-            f"{baseline}, {TEST_NAMES[self.config.test]}; seed {self.config.seed}",
-        ]
 
-    def format(self) -> str:
-        """Return the table and the notes as text."""
-        return "\n".join([*align_columns(self.rows()), *self.notes()])
-
-    def to_markdown(self) -> str:
-        """Return the table and the notes as Markdown."""
-        rows = [[escape_markdown(cell) for cell in row] for row in self.rows()]
-        return "\n".join([*markdown_table(rows, len(rows[0])), "", *(f"- {note}" for note in self.notes())]) + "\n"
+class HumanEvaluation(Evaluation):
+    """Points and errors of a system over the segments for which all systems have answers."""
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the sufficient statistics as JSON values."""
-        outcomes = {key: [outcome and asdict(outcome) for outcome in each] for key, each in self.outcomes.items()}
-        systems = [
-            {
-                "name": name,
-                **{key: score.score for key, score in scores.items()},
-                "outcomes": {key: each[number] for key, each in outcomes.items()},
-            }
-            for number, (name, scores) in enumerate(self.scores.items())
-        ]
-        counts = {"segments": self.segments, "annotators": self.annotators, "left_out": self.left_out}
-        return {"protocol": self.protocol, "significance": asdict(self.config), **counts, "systems": systems}
+        settings = {name: getattr(self.config, name) for name in ("annotation", "annotators", "left_out")}
+        scores = {key: score and score.to_json() for key, score in self.metrics.items()}
+        return {**settings, "documents": self.documents, "segments": self.sentences, **scores}
 
 
 Answers = dict[tuple[int, int], dict[str, dict[str, tuple[float, float]]]]
 """Points and errors by document and segment, then system, then annotator."""
 
 
-def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None) -> HumanScores:
+def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None) -> Comparison:
     """Return the scores of a campaign. paths: its key, and files of answers, in any order.
 
     Answers are what Pearmut's dashboard gives to download. The last answer of an annotator counts, and the mean over
@@ -172,37 +131,35 @@ def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None
             by_system[key["documents"][number]["systems"][letter]][user] = answer
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DocmtError(f"the answers are damaged ({error!r}): get them from Pearmut again") from error
-    names, complete = (
-        key["systems"],
-        sorted(place for place, each in answers.items() if len(each) == len(key["systems"])),
-    )
+    names = key["systems"]
+    complete = sorted(place for place, each in answers.items() if len(each) == len(names))
     if not complete:
         raise DocmtError("no segment has answers for all systems: let annotators finish a document")
     documents = {number: row for row, number in enumerate(dict.fromkeys(number for number, _ in complete))}
-    sums = np.zeros((len(COLUMNS), len(names), len(documents), 2))
+    sums = np.zeros((len(names), len(HUMAN_METRICS), len(documents), 2))
     for place in complete:
         for system, name in enumerate(names):
             means = np.mean(list(answers[place][name].values()), axis=0)
-            sums[:, system, documents[place[0]]] += np.stack((means, np.ones(len(COLUMNS))), axis=1)
-    outcomes: dict[str, Sequence[Outcome | None]] = {}
-    for column, statistics in zip(COLUMNS, sums, strict=True):
-        lower = column == "errors"
-        outcomes[column] = (
-            compare_statistics(statistics, ratio, config, lower) if len(documents) > 1 else [None] * len(names)
-        )
-    scores = {
-        name: {
-            column: _build_score(column, statistics[system]) for column, statistics in zip(COLUMNS, sums, strict=True)
-        }
-        for system, name in enumerate(names)
+            sums[system, :, documents[place[0]]] += np.stack((means, np.ones(len(means))), axis=1)
+    settings = HumanConfig(
+        annotation=key["protocol"], annotators=len(annotators), left_out=len(answers) - len(complete)
+    )
+    systems = {
+        name: HumanEvaluation(settings, len(documents), len(complete), _build_scores(statistics), 1.0, 1.0)
+        for name, statistics in zip(names, sums, strict=True)
     }
-    counts = len(complete), len(annotators), len(answers) - len(complete)
-    return HumanScores(key["protocol"], config, scores, outcomes, *counts)
+    evaluations = list(systems.values())
+    return Comparison(config, systems, {key: compare_metric(key, evaluations, config) for key in HUMAN_METRICS})
 
 
-def _build_score(column: str, statistics: Statistics) -> MetricScore:
-    value = float(ratio(statistics.sum(axis=0)))
-    return MetricScore(value, "", column, statistics, np.arange(len(statistics)), ratio, column == "errors")
+def _build_scores(statistics: Statistics) -> dict[str, MetricScore | None]:
+    """Return the scores by metric. statistics [2, D, 2]: sums over the segments of a document, and their number."""
+    scores: dict[str, MetricScore | None] = {}
+    for (key, name), rows in zip(HUMAN_METRICS.items(), statistics, strict=True):
+        lower, value = key == "errors", float(ratio(rows.sum(axis=0)))
+        signature = "major:5|minor:1|lower is better" if lower else "scale:0-100"
+        scores[key] = MetricScore(value, signature, name, rows, np.arange(len(rows)), ratio, lower)
+    return scores
 
 
 def _read_file(path: str) -> tuple[Any, list[Any]]:

@@ -266,7 +266,7 @@ class Comparison:
         rows = [["", *(METRIC_NAMES[key] for key in self.outcomes)]]
         for number, (name, evaluation) in enumerate(self.systems.items()):
             scores = evaluation.metrics
-            cells = [format_cell(scores[key], outcomes[number]) for key, outcomes in self.outcomes.items()]
+            cells = [_format_cell(scores[key], outcomes[number]) for key, outcomes in self.outcomes.items()]
             rows.append([name, *cells])
         return rows
 
@@ -368,7 +368,7 @@ def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None
     outcomes, evaluations = {}, list(systems.values())
     with progress("comparing (metrics)", len(first.metrics)) as bar:
         for key in first.metrics:
-            outcomes[key] = _compare_metric(key, evaluations, config)
+            outcomes[key] = compare_metric(key, evaluations, config)
             bar.advance()
     return Comparison(config, dict(systems), outcomes)
 
@@ -382,7 +382,7 @@ def check_can_resample(documents: int, config: SignificanceConfig) -> None:
         )
 
 
-def _compare_metric(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> list[Outcome | None]:
+def compare_metric(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> list[Outcome | None]:
     """Return the outcome of each system in a metric. Without the baseline's score it has intervals only."""
     scores = [evaluation.metrics[key] for evaluation in evaluations]
     defined = {number: score for number, score in enumerate(scores) if score is not None}
@@ -403,8 +403,8 @@ def _segment_kind(metric: str, config: SignificanceConfig) -> str:
     return "sentence" if config.resample == "sentences" and metric in SENTENCE_METRICS else "document"
 
 
-def format_cell(score: MetricScore | None, outcome: Outcome | None) -> str:
-    """Return a score with its interval and p-value, such as `22.87 ± 0.61  p 0.0123*`."""
+def _format_cell(score: MetricScore | None, outcome: Outcome | None) -> str:
+    """Format a score such as `22.87 ± 0.61  p 0.0123*`."""
     if score is None:
         return "-"
     text = f"{score.score:.2f}"
