@@ -34,8 +34,8 @@ from docmt.model.transformer import evaluation_mode
 from docmt.text import Tokenizer
 from docmt.text.tokenizer import Side
 
-MAX_TOKENS = 2000
-"""Longest side of a document: all weights of an attention with 16 heads then take 256 MB."""
+MAX_TOKENS = 512
+"""Longest side of a document: all maps of a `base` model of the system group then take 200 MB."""
 
 
 @dataclass(frozen=True, eq=False)
