@@ -24,7 +24,7 @@ from sacrebleu.metrics.ter import TER
 from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
 from docmt.documents.corpus_files import Corpus, count_untranslated, read_hypothesis, read_reference
-from docmt.evaluation.metric_config import METRIC_NAMES, SENTENCE_METRICS, TEXT_METRICS, Kind, MetricConfig, TextMetric
+from docmt.evaluation.metric_config import METRIC_NAMES, SEGMENTS, TEXT_METRICS, Kind, MetricConfig, TextMetric
 from docmt.evaluation.output_alignment import (
     AlignedOutput,
     AlignmentShares,
@@ -256,9 +256,7 @@ class Evaluation:
 
     def segment(self, key: str) -> str:
         """Return the kind of the segments of a metric."""
-        if key in TEXT_METRICS and (kind := TEXT_METRICS[key].segment) != "document":
-            return kind
-        return "sentence" if key in SENTENCE_METRICS else self.config.document_unit
+        return "instance" if key.startswith("d_") and self.config.unit == "instance" else SEGMENTS[key]
 
     def sentence_metrics(self) -> dict[str, MetricScore]:
         """Return the scores of text whose segments are the sentences of the reference; none after an alignment."""
@@ -336,7 +334,7 @@ def evaluate_documents(
         rows, ranges = sides[metric.segment]
         if metric.kind == "bleu":
             rows = [[list(map(convert, document)) for document in side] for side in rows]
-        unit = config.document_unit if metric.segment == "document" else metric.segment
+        unit = "instance" if metric.segment == "document" and config.unit == "instance" else metric.segment
         is_named = is_aligned or metric.segment != "sentence"
         return Segments.from_documents(rows, ranges, unit if is_named else None).score(metric, config)
 
