@@ -35,6 +35,7 @@ from docmt.cli.model_arguments import (
     check_models,
     check_unique,
     is_model_path,
+    load_engine,
     load_translator,
     read_languages,
     short_names,
@@ -50,6 +51,7 @@ from docmt.data.instances import cut_dbleu_units
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import Corpus, read_reference
+from docmt.engines import is_endpoint
 from docmt.evaluation import (
     Evaluation,
     ExternalConfig,
@@ -73,6 +75,7 @@ from docmt.terms.matching import TermMatcher
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
+    from docmt.decoding.document_translator import DocumentTranslator
 
 _log = logging.getLogger(__name__)
 
@@ -355,13 +358,13 @@ def _translate(command: EvaluateRun) -> None:
             _log.info(f"translating with {system.name}")
         prefix = f"{system.name}: " if several else ""
         names = [prefix + document_name(source, document) for document in command.corpus]
-        translator = load_translator(options, system.path)
+        translator = load_engine(options, system.path)
         system.hypotheses = translate_corpus(translator, system, command.corpus, options.metrics.unit, names)
         if system.output:
             write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses))
 
 
-def cut_units(translator: Translator, document: ParallelDocument) -> list[tuple[int, int]]:
+def cut_units(translator: Any, document: ParallelDocument) -> list[tuple[int, int]]:
     """Cut a document into instances as in training: ranges of sentences, the published units of d-BLEU."""
     sides = translator.encode(document.source, "source"), translator.encode(document.target, "target")
     source_lengths, target_lengths = (list(map(len, side)) for side in sides)
@@ -375,13 +378,19 @@ def cut_units(translator: Translator, document: ParallelDocument) -> list[tuple[
 
 
 def translate_corpus(
-    translator: Translator, system: ScoredSystem, corpus: Sequence[ParallelDocument], unit: str, names: Sequence[str]
+    translator: DocumentTranslator,
+    system: ScoredSystem,
+    corpus: Sequence[ParallelDocument],
+    unit: str,
+    names: Sequence[str],
 ) -> Documents:
     """Return the translation of every document. Failed documents are empty, and added to the report of the system.
 
     unit: "instance" or "document", which is translated separately. names: names of the documents for messages.
     """
     if unit == "instance":
+        if is_endpoint(system.path):
+            raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
         instances = [cut_units(translator, document) for document in corpus]
     else:
         instances = [[(0, len(document.source))] for document in corpus]
@@ -401,7 +410,9 @@ def translate_corpus(
     return hypotheses
 
 
-def _translate_units(translator: Translator, documents: Sequence[Sequence[Sequence[str]]]) -> list[list[Translation]]:
+def _translate_units(
+    translator: DocumentTranslator, documents: Sequence[Sequence[Sequence[str]]]
+) -> list[list[Translation]]:
     """Return the translations of the units of every document, decoded together."""
     units = [Document.from_sentences(unit) for document in documents for unit in document]
     translations = iter(translator.translate_all(units))
