@@ -342,16 +342,8 @@ def evaluate_documents(
     metrics = {key: score(metric) if metric and metric.segment in sides else None for key, metric in wanted.items()}
     d_bleu = metrics.get("d_bleu") or score(TEXT_METRICS["d_bleu"])
     lengths = compute_bleu(d_bleu.statistics.sum(axis=0))
-    return Evaluation(
-        config=config,
-        documents=len(references),
-        sentences=sum(map(len, references)),
-        metrics=metrics,
-        brevity_penalty=float(lengths.bp),
-        length_ratio=float(lengths.ratio),
-        undefined=undefined,
-        alignment=aligned.shares if aligned else None,
-    )
+    sizes, ratios = (len(references), sum(map(len, references))), (float(lengths.bp), float(lengths.ratio))
+    return Evaluation(config, *sizes, metrics, *ratios, undefined, aligned.shares if aligned else None)
 
 
 def _check_references(references: Documents, more_references: Sequence[Documents]) -> None:
