@@ -49,7 +49,7 @@ def find_text(body: dict[str, Any]) -> str:
     """Return the text to translate in a request."""
     if "messages" in body:
         content = body["messages"][-1]["content"]
-        return content if isinstance(content, str) else content[0]["text"]
+        return content.removeprefix("Translate into French:\n") if isinstance(content, str) else content[0]["text"]
     for name in ("prompt", "q"):
         if name in body:
             return str(body[name])
