@@ -231,10 +231,10 @@ BAD_ANSWERS = {
     ),
 }
 half = len(TARGETS[1]) // 2
+PIECES = TARGETS[1][:half], TARGETS[1][half:]
+ANSWER = {"choices": [{"message": {"content": TARGETS[1]}, "logprobs": [1]}]}
 FINE = {
-    "parts": message(
-        content=[{"type": "text", "text": TARGETS[1][:half]}, {"type": "text", "text": TARGETS[1][half:]}]
-    ),
+    "parts": message(content=[{"type": "text", "text": text} for text in PIECES]),
     "several choices": says({"choices": [{"message": {"content": text}} for text in (TARGETS[1], "autre", "")]}),
     "thinking": THINKING,
     "end of thinking": THINKING.partition("\n")[2],
