@@ -49,7 +49,8 @@ def find_text(body: dict[str, Any]) -> str:
     """Return the text to translate in a request."""
     if "messages" in body:
         content = body["messages"][-1]["content"]
-        return content.removeprefix("Translate into French:\n") if isinstance(content, str) else content[0]["text"]
+        text = content if isinstance(content, str) else content[0]["text"]
+        return str(text).removeprefix("Translate into French:\n")
     for name in ("prompt", "q"):
         if name in body:
             return str(body[name])

@@ -7,7 +7,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -22,7 +22,7 @@ from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig
-from docmt.decoding.translation_results import non_finite_error
+from docmt.decoding.translation_results import non_finite_error, sum_uses
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.published_corpora import is_parquet
@@ -137,7 +137,10 @@ class Worker:
         files, unwritten = kind.write(self._job.output, shard.name, data, results, self._translator.align)
         failures = [*((item, item.error) for item in items if item.error), *errors, *unwritten]
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
-        facts = ShardFacts(len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results), files)
+        counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results)
+        versions = [version for _, documents in results for document in documents for version in document]
+        use = sum_uses(sentence.engine for version in versions for sentence in version)
+        facts = ShardFacts(*counts, files, asdict(use) if use else {})
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 
     def _choose_translator(self, shard: Shard) -> DocumentTranslator:

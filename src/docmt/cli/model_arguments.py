@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, find_set, format_flag, option
 from docmt.decoding.search_config import BATCH_TOKENS, FOR_TRANSLATE, ContextConfig, SearchConfig
+from docmt.engines import is_endpoint
 from docmt.terms.matching import TermMode
 
 if TYPE_CHECKING:
@@ -53,11 +54,6 @@ def read_languages(model: str) -> tuple[str, str]:
     from docmt.checkpoint.model_names import parse_model_paths
 
     return read_tokenizer_and_languages(parse_model_paths(model))[1]
-
-
-def is_endpoint(model: str) -> bool:
-    """Return whether a MODEL is a server, `endpoint:PROFILE`."""
-    return model.startswith("endpoint:")
 
 
 def split_ensemble(path: str) -> list[str]:

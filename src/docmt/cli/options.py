@@ -524,7 +524,7 @@ def _describe(option: Option) -> str:
 
 def is_recipe(argument: str) -> bool:
     """Return whether the first argument of a command is a recipe."""
-    return argument.endswith((".yaml", ".yml")) and not argument.startswith("-")
+    return argument.endswith((".yaml", ".yml")) and not argument.startswith(("-", "endpoint:"))
 
 
 def changed(options: Any, *names: str) -> list[str]:

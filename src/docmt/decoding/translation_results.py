@@ -331,8 +331,17 @@ class EngineUse:
     def __str__(self) -> str:
         """Return it for people."""
         tokens = f", {self.input_tokens:,} tokens read and {self.output_tokens:,} written"
-        cost = f", about {self.cost:.4g} {self.currency}" if self.currency else ""
+        cost = f", about {self.cost:,.4f} {self.currency}" if self.currency else ""
         return f"{self.name}: {self.requests:,} requests{tokens if self.input_tokens else ''}{cost}"
+
+
+def sum_uses(uses: Iterable[EngineUse | None]) -> EngineUse | None:
+    """Return what translations took together, None if no server made any."""
+    total: EngineUse | None = None
+    for use in uses:
+        if use is not None:
+            total = total + use if total else use
+    return total
 
 
 @dataclass(frozen=True)
@@ -366,7 +375,12 @@ class TranslatedSentence:
     memory: MatchKind = ""
     """what a memory has for it; "exact" and "context" are reused, and have no score"""
     engine: EngineUse | None = None
-    """the server that translated it; its score is 0 unless `tokens` says of how many it is"""
+    """what a server took for it"""
+
+    @property
+    def has_score(self) -> bool:
+        """Whether `score` says anything: most servers give none."""
+        return self.engine is None or self.tokens > 0
 
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"
@@ -380,7 +394,7 @@ class TranslatedSentence:
         return {
             "source": self.source,
             "target": self.target,
-            **({} if self.engine and not self.tokens else {"score": self.score}),
+            **({"score": self.score} if self.has_score else {}),
             "source_span": list(self.source_span),
             "target_span": list(self.target_span),
             **({} if links is None else {"alignment": [[*link.source, *link.target] for link in links if link.mutual]}),

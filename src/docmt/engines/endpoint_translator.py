@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
@@ -19,6 +20,7 @@ from docmt.decoding.missing_text import count_missing
 from docmt.decoding.search_steps import between_steps
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import (
+    EngineUse,
     PartialTranslation,
     PreparedDocument,
     ResumePoint,
@@ -35,13 +37,15 @@ from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
 from docmt.engines.sentence_requests import SentenceRequests, make_sentence
 from docmt.engines.server import Server
-from docmt.engines.services import Question
+from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
 from docmt.terms.matching import TermMatcher, TermMode, make_matcher
 from docmt.terms.memory import Memory
 
 _LOOK_SECONDS = 0.05
 """Time between two looks at whether anybody still waits."""
+_SHOWN_REQUESTS, _TOKEN_CHARACTERS = 2, 4
+"""Requests of a preview, and characters of a token, about."""
 Answers: TypeAlias = "SimpleQueue[tuple[OpenText, int, Any]]"
 """Documents and numbers of sentences, with their translations and what these lack, or errors."""
 
@@ -100,11 +104,38 @@ class EndpointTranslator(DocumentTranslator):
             prepared = prepared.with_memory(self.memory, lambda texts: [list(text.encode()) for text in texts])
         return OpenText(self._requests, prepared, resume_point or ResumePoint(0), self._find_missing)
 
+    def preview(self, documents: Sequence[Document | str]) -> str:
+        """Return the first two requests, without the key, and about how much would be asked. Nothing is sent.
+
+        Sources stand for translations that are not there yet.
+        """
+        shown, use = list[str](), EngineUse(self.profile.name)
+        for each in documents:
+            text = self.open(each)
+            text.targets = dict(enumerate(text.document.sentences))
+            for number, source in enumerate(text.document.sentences):
+                if self._requests.find_known(text.prepared, number) is not None:
+                    continue
+                path, body = make_request(self.profile, text.make_question(number))
+                request = json.dumps(body, ensure_ascii=False, indent=1)
+                if len(shown) < _SHOWN_REQUESTS:
+                    shown.append(f"POST {self.profile.url.rstrip('/')}{path}\n{request}\n")
+                tokens = len(request) // _TOKEN_CHARACTERS, len(source) // _TOKEN_CHARACTERS
+                use = self._requests.add_use(use, Answer("", *tokens), 1)
+        return "\n".join([*shown, f"estimate: {use}"])
+
     def translate_next(self, documents: Sequence[OpenText], tokens: int) -> list[PartialTranslation]:
         """See `DocumentTranslator.translate_next`. Raises EngineUnavailable if the server does not answer."""
-        for _ in self._ask(documents, tokens):
-            pass
-        return [part for number, document in enumerate(documents) for part in document.take_parts(number)]
+        error = None
+        try:
+            for _ in self._ask(documents, tokens):
+                pass
+        except EngineUnavailable as problem:
+            error = problem  # raised by the next call, where something is translated
+        parts = [part for number, document in enumerate(documents) for part in document.take_parts(number)]
+        if error is not None and not parts:
+            raise error
+        return parts
 
     def translate_all(
         self, documents: Sequence[Document | str], *, copies: Sequence[int] | None = None
@@ -178,6 +209,8 @@ class EndpointTranslator(DocumentTranslator):
                 yield
         finally:
             cancelled.set()
+            for document in documents:
+                document.drop_questions()
 
     def _wait(self, answers: Answers) -> tuple[OpenText, int, Any]:
         """Return the next answer."""

@@ -71,12 +71,19 @@ class OpenText:
         """Return the next sentence to ask, if it waits for no other, and note those that need no request."""
         while self.next < len(self.document) and not (self.asked and self.requests.reads_targets):
             number, self.next = self.next, self.next + 1
+            if number in self.results:
+                continue
             if (known := self.requests.find_known(self.prepared, number)) is not None:
                 self.add(number, known)
                 continue
             self.asked.add(number)
             return number, self.make_question(number)
         return None
+
+    def drop_questions(self) -> None:
+        """Forget the questions whose answers nobody takes."""
+        self.next = min(self.asked, default=self.next)
+        self.asked.clear()
 
     def make_question(self, number: int) -> Question:
         """Return the question for a sentence."""

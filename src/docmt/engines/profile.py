@@ -171,6 +171,11 @@ class EngineProfile:
         return text
 
 
+def is_endpoint(model: str) -> bool:
+    """Return whether a MODEL is a server, `endpoint:PROFILE`."""
+    return model.startswith(PREFIX)
+
+
 def list_profiles() -> list[str]:
     """Return the names of the packaged profiles."""
     folder = files("docmt.engines").joinpath("profiles")

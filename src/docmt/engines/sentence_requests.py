@@ -98,7 +98,7 @@ class SentenceRequests:
             except RefusedRequest as error:
                 fault = str(error)
                 continue
-            use = self._add_use(use, answer, count)
+            use = self.add_use(use, answer, count)
             text = clean_answer(answer.text, question.text)
             if fault := find_fault(answer, text, question.text, self.languages):
                 self.server.forget(path, body)
@@ -111,7 +111,7 @@ class SentenceRequests:
             wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet]
             fault = f"it lacks {', '.join([*best.losses, *wanted])}"
         if best is None:
-            raise DocmtError(f"{self.profile.name} gives no translation of it: {fault}")
+            raise DocmtError(f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}")
         scored = best.log_probability is not None
         return TranslatedSentence(
             source,
@@ -134,7 +134,7 @@ class SentenceRequests:
             text, losses, self.check_terms(occurrences, text, source, attempt), score, answer.output_tokens
         )
 
-    def _add_use(self, use: EngineUse, answer: Answer, requests: int) -> EngineUse:
+    def add_use(self, use: EngineUse, answer: Answer, requests: int) -> EngineUse:
         """Return what a sentence costs with another answer. requests: 0 for one that was kept."""
         read, written = (answer.input_tokens, answer.output_tokens) if requests else (0, 0)
         prices = self.profile.prices

@@ -22,6 +22,7 @@ from docmt.decoding.search_steps import calling_between_steps
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
 from docmt.documents import Document
+from docmt.engines import EngineUnavailable
 from docmt.model.products import Precision
 from docmt.serve.model_pool import MemoryDescription, ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
@@ -459,6 +460,10 @@ class Engine:
         try:
             progressed = self._take_turn(works)
             unfinished = [work for work in works if work.finished < len(work.document) or work not in progressed]
+        except EngineUnavailable as error:  # nor is one here
+            for work in works:
+                work.deliver(error)
+            return
         except _Interrupted:
             for work in works:
                 work.close()

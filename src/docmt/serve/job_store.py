@@ -117,6 +117,8 @@ class JobRecord:
     """whether the command line asks for its end"""
     terms: Mapping[str, int] = field(default_factory=dict)
     """terms asked and met, and others by their state; empty: not counted"""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """requests, tokens and cost of a server that translates it"""
 
     def to_json(self) -> dict[str, Any]:
         """Return what the owner may see, with times in ISO 8601 (UTC)."""
@@ -130,6 +132,7 @@ class JobRecord:
             "edited": self.edited,
             "error": self.error,
             "terms": self.terms,
+            **({"engine": self.engine} if self.engine else {}),
             "created": _format_time(self.created),
             "expires": _format_time(self.expires),
         }

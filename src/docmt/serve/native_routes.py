@@ -124,7 +124,7 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
             "target": row.sentence.target,
             "source_span": source_span,
             "target_span": target_span,
-            "score": row.sentence.score,
+            "score": row.sentence.score if row.sentence.has_score else None,
             "tokens": row.sentence.tokens,
             "warnings": row.warnings,
             "terms": [asdict(use) for use in row.sentence.terms],

@@ -112,6 +112,8 @@ class TranslateOptions(SearchOptions, TermOptions):
     """the same with an earlier version and its translation"""
     resume: bool = False
     """continue what was interrupted, with the same options"""
+    dry_run: bool = False
+    """show the first two requests to a server and an estimate, and send nothing"""
     input: InputConfig = InputConfig()
     """reading of the input files"""
     search: SearchConfig = SearchConfig()
@@ -158,6 +160,8 @@ def run(arguments: Sequence[str]) -> int:
     files = _read(outputs, replace(options.input, language=language), options.format, markup, report.failures)
     _check_formats(options, [file.format for file in files])
     translator = load_engine(options)  # last, because a large model takes minutes
+    if options.dry_run:
+        return _preview(translator, files)
     fingerprint = _fingerprint(translator, files, options)
     writers = [TranslationWriter(file, fingerprint, options.resume, report) for file in files]
     if options.resume:
@@ -173,6 +177,16 @@ def run(arguments: Sequence[str]) -> int:
     if options.memory or options.reuse:
         report.log_memory()
     return status
+
+
+def _preview(translator: DocumentTranslator, files: Sequence[TranslationJob]) -> int:
+    """Print what a server would be asked. Raises DocmtError for a model, which is asked nothing."""
+    from docmt.engines import EndpointTranslator
+
+    if not isinstance(translator, EndpointTranslator):
+        raise DocmtError("--dry-run shows requests to a server (endpoint:PROFILE): leave it out")
+    print(translator.preview([document for file in files for document in file.documents]))
+    return 0
 
 
 def _log_repeated(writers: Iterable[TranslationWriter]) -> None:
