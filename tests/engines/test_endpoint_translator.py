@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from fake_server import find_text, serving, translate_words, write_profile
@@ -111,7 +112,7 @@ def test_context_of_other_services_does_not_depend_on_how_much_is_asked_at_one_t
             translator.translate(documents())
             asked.append(sorted(map(in_full, fake.requests)))
     assert asked[0] == asked[1]
-    assert sum("context" in json.loads(each) for each in asked[0]) == 9 - 2 + 4 - 1 - 1 if kind == "deepl" else True
+    assert len(asked[0]) == 11 and sum("context" in json.loads(each) for each in asked[0]) == 9
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
@@ -172,16 +173,14 @@ def test_a_failed_sentence_is_a_part_with_an_error_and_its_neighbours_stay(tmp_p
         translator = make(tmp_path, fake)
         parts = [part for group in translator.stream_parts(sources) for part in group]
         failed = [part for part in parts if part.error is not None]
-        assert [(part.document, part.first, len(part.source)) for part in failed] == [(0, 3, 1), (2, 0, 1)]
+        assert [(part.document, part.first, len(part.source)) for part in failed] == [(0, 2, 1), (2, 0, 1)]
         good = rows([part for part in parts if part.error is None])
         assert len(good) == sum(map(len, sources)) - 2
         for document, source in enumerate(sources):
             numbers = [n for p in parts if p.document == document for n in range(p.first, p.first + len(p.source))]
             assert numbers == list(range(len(source)))
-        last = json.dumps(fake.requests[-1]["messages"])
-        with pytest.raises(DocmtError, match=r"^sentence 4: p gives no translation of it: it is empty$"):
+        with pytest.raises(DocmtError, match=r"^sentence 3: p gives no translation of it in 3 requests: it is empty$"):
             translator.translate(TEXT)
-    assert "Nobody" not in last.replace(json.dumps(TEXT)[1:-1], "").split("The document:")[-1] or True
 
 
 def test_earlier_turns_are_the_same_in_later_requests(tmp_path):
@@ -192,7 +191,7 @@ def test_earlier_turns_are_the_same_in_later_requests(tmp_path):
         )
     messages = [body["messages"] for body in fake.requests]
     starts = 0
-    for number, (one, other) in enumerate(zip(messages, messages[1:], strict=False), 1):
+    for number, (one, other) in enumerate(pairwise(messages), 1):
         turns = (len(other) - 2) // 2
         assert min(number, 4) <= turns <= 6  # what is left of the earlier sentences, in pairs
         assert other[-3]["content"].endswith(sentences[number - 1])
@@ -212,7 +211,7 @@ def test_the_source_is_shown_in_parts(tmp_path):
     for body, each in zip(fake.requests, shown, strict=True):
         assert find_text(body) in each
     kinds = list(dict.fromkeys(shown))
-    assert len(kinds) == 3
+    assert len(kinds) == 2
     assert "".join("".join(kinds).split()) == "".join(TEXT.split())
 
 
@@ -237,10 +236,10 @@ def test_log_probabilities_are_scores(tmp_path):
     with serving() as fake:
         translation = make(tmp_path, fake, log_probabilities=True).translate(Document.from_sentences(["Yes.", "No."]))
         assert [(each.score, each.tokens) for each in translation] == [(-0.75, 3)] * 2
-        assert translation.score == -1.5 and "score" in translation.sentences[0].to_dict()
+        assert translation.score == -1.5 and "score" in translation.sentences[0].to_json()
         assert fake.requests[0]["logprobs"] is True
         plain = make(tmp_path, fake).translate(Document.from_sentences(["Yes."]))
-    assert plain.sentences[0].score == 0 and "score" not in plain.sentences[0].to_dict()
+    assert plain.sentences[0].score == 0 and "score" not in plain.sentences[0].to_json()
 
 
 @pytest.mark.parametrize(
@@ -361,7 +360,7 @@ def test_what_a_memory_has_is_not_asked_and_seen_by_others(tmp_path):
         translation = reusing.translate(Document.from_sentences(sentences))
         assert [each.target for each in translation] == ["Theo houseo iso largeo.", "Elle est âgée.", "Ito fello."]
         assert [each.memory for each in translation] == ["", "exact", ""]
-        assert translation.sentences[1].to_dict()["origin"] == "memory"
+        assert translation.sentences[1].to_json()["origin"] == "memory"
         assert fake.texts() == [sentences[0], sentences[2]]
         assert fake.requests[1]["messages"][-2]["content"] == "Elle est âgée."
         assert translator.memory is None and translator.settings != reusing.settings
@@ -373,13 +372,11 @@ def test_keys_are_neither_shown_nor_logged(tmp_path, monkeypatch, caplog):
 
     def answer(text, number):
         code = 503 if number == 1 else 401
-        return lambda handler: handler.send(
-            code, json.dumps({"error": f"wrong key {handler.headers['Authorization']}"})
-        )
+        return lambda handler: handler.send(code, json.dumps({"error": f"wrong {handler.headers['Authorization']}"}))
 
     with serving(answer) as fake:
         translator = make(tmp_path, fake, key_variable="MY_KEY")
-        with pytest.raises(EngineUnavailable, match=r"wrong key Bearer \*\*\*") as failure:
+        with pytest.raises(EngineUnavailable, match=r"wrong Bearer \*\*\*") as failure:
             translator.translate("A confidential text.")
     assert fake.headers[0]["Authorization"] == "Bearer sk-very-secret-1234"
     told = caplog.text + str(failure.value) + repr(translator) + repr(translator.profile) + str(translator.settings)
@@ -532,7 +529,7 @@ def test_open_documents_go_on_when_the_server_is_back(tmp_path, monkeypatch):
                     parts += translator.translate_next(opened, 25)
                 except EngineUnavailable:
                     ends += 1
-            assert ends >= 3
+            assert ends and not failing[0]
             assert sorted(rows(parts)) == sorted(expected)
 
 

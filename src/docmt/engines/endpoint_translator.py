@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from itertools import chain
@@ -35,7 +36,7 @@ from docmt.documents.words import find_words
 from docmt.engines.http_client import EngineUnavailable, HttpClient
 from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
-from docmt.engines.sentence_requests import SentenceRequests, make_sentence
+from docmt.engines.sentence_requests import SentenceRequests, UntranslatedSentence, make_sentence
 from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
@@ -291,8 +292,9 @@ class EndpointTranslator(DocumentTranslator):
             found[number] = replace(make_sentence(source, targets[number]), terms=tuple(uses))
             if any(use.status in ("lost", "forbidden") for use in uses):
                 between_steps()
-                new, _ = self._requests.translate(source, text.make_question(number), threading.Event())
-                found[number] = replace(new, terms=tuple(_mark_second(new.terms)))
+                with suppress(UntranslatedSentence):  # the translation stays
+                    new, _ = self._requests.translate(source, text.make_question(number), threading.Event())
+                    found[number] = replace(new, terms=tuple(_mark_second(new.terms)))
         return found
 
 

@@ -28,7 +28,8 @@ _BUSY = frozenset([408, 409, 425, 429, 500, 502, 503, 504, 529])
 """Status of servers that may answer later."""
 _MISUSED = frozenset([400, 413, 414, 422])
 """Status for a request that the server does not take, perhaps for its length."""
-_EXCERPT = 200
+_EXCERPT, _ECHO = 200, 16
+"""Characters of a server's message that are repeated at most, and of a text in it that hide it."""
 _log = logging.getLogger(__name__)
 
 
@@ -128,7 +129,7 @@ class HttpClient:
             try:
                 return read_answer(self._profile.kind, self._send(path, body))
             except HTTPError as error:
-                problem = self._describe_status(error)
+                problem = self._describe_status(error, body)
                 if error.code in _MISUSED:
                     raise RefusedRequest(problem) from None
                 if error.code not in _BUSY:
@@ -136,7 +137,7 @@ class HttpClient:
                     raise EngineUnavailable(f"{self._profile.name}: {problem}: {advice}") from None
                 wait = max(wait, _read_retry_after(error.headers.get("Retry-After")))
             except WrongAnswer as error:
-                problem = self._excerpt(error)
+                problem = self._excerpt(error, body)
             except IncompleteRead:
                 problem = "its answer ends early"
             except (URLError, HTTPException, OSError, ValueError) as error:
@@ -150,7 +151,9 @@ class HttpClient:
     def _send(self, path: str, body: dict[str, Any]) -> Any:
         """Return the JSON that answers one request. Raises WrongAnswer if it is none."""
         url = self._profile.url.rstrip("/") + path
-        request = Request(url, json.dumps(body, ensure_ascii=False).encode(), self._headers, method="POST")
+        if self._profile.kind == "libretranslate" and self._key:
+            body = body | {"api_key": self._key}
+        request = Request(url, json.dumps(body).encode(), self._headers, method="POST")
         with self._opener.open(request, timeout=self._profile.limits.seconds) as response:
             lines = _read_lines(response)
             kind = response.headers.get_content_type()
@@ -164,13 +167,19 @@ class HttpClient:
             except (ValueError, RecursionError):
                 raise WrongAnswer("its answer is no JSON") from None
 
-    def _excerpt(self, value: Any) -> str:
-        """Return the beginning of what a server says, for a message; the key is not said."""
+    def _excerpt(self, value: Any, body: dict[str, Any] | None = None) -> str:
+        """Return the beginning of what a server says of a request, for messages and logs that others may see.
+
+        It has neither the key nor texts.
+        """
         text = " ".join(str(value or "").split())
+        texts = " ".join(json.dumps({**(body or {}), "model": ""}, ensure_ascii=False).split())
+        if any(text[n : n + _ECHO] in texts for n in range(len(text) - _ECHO + 1)):
+            text = "with the text"
         text = printable(text.replace(self._key, "***") if self._key else text)
         return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
 
-    def _describe_status(self, error: HTTPError) -> str:
+    def _describe_status(self, error: HTTPError, body: dict[str, Any]) -> str:
         """Return the status of an answer, with what the server says."""
         if 300 <= error.code < 400:
             return f"it sends the request on to another address ({self._excerpt(error.headers.get('Location'))})"
@@ -185,7 +194,7 @@ class HttpClient:
             text = str(found.get("message", "") if isinstance(found, dict) else found)
         except (ValueError, AttributeError):
             text = "" if text.lstrip().startswith("<") else text
-        said = f", {self._excerpt(text)}" if text.strip() else ""
+        said = f", {self._excerpt(text, body)}" if text.strip() else ""
         return f"it answers {error.code}{said}"
 
 

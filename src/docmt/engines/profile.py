@@ -6,6 +6,7 @@ A file names a packaged profile (`profile: chat`) and sets what differs.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
@@ -144,6 +145,10 @@ class EngineProfile:
         key = os.environ.get(self.key_variable, "") if self.key_variable else ""
         if self.key_variable and not key.strip():
             raise DocmtError(f"{self.name} needs a key: set the environment variable {self.key_variable}")
+        if not re.fullmatch("[!-~]*", key.strip()):
+            raise DocmtError(
+                f"{self.name}: {self.key_variable} has characters that no key has: set it to the key alone"
+            )
         return key.strip()
 
     def describe(self) -> dict[str, Any]:
