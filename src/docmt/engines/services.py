@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from docmt.engines.profile import EngineProfile
+from docmt.formats.language_codes import primary_language
 
 _LEAST_TOKENS, _TOKENS_PER_CHARACTER = 128, 2
 """Tokens of an answer without a limit of its own."""
@@ -63,13 +64,12 @@ def make_request(profile: EngineProfile, question: Question) -> tuple[str, dict[
     if profile.kind == "chat":
         return "/chat/completions", _sampling(profile, question) | {"messages": _make_messages(profile, question)}
     if profile.kind == "completion":
-        prompt = profile.fill(profile.prompt.turn, text=question.text)
-        return "/completions", _sampling(profile, question) | {"prompt": prompt}
+        return "/completions", _sampling(profile, question) | {"prompt": _make_turn(profile, question)}
     texts, targets = [each.text for each in question.before], [each.target for each in question.before]
     if profile.kind == "libretranslate":
         return "/translate", {"q": question.text, "source": source, "target": target, "format": "text", **profile.extra}
     if profile.kind == "deepl":
-        body = {"text": [question.text], "source_lang": source.upper(), "target_lang": target.upper()}
+        body = {"text": [question.text], "source_lang": primary_language(source).upper(), "target_lang": target.upper()}
         return "/v2/translate", body | ({"context": " ".join(texts)} if texts else {}) | dict(profile.extra)
     body = {"sentences": [question.text], "source": source, "target": target}
     body |= {"context": texts, "context_targets": targets} if texts else {}
@@ -105,9 +105,13 @@ def _make_messages(profile: EngineProfile, question: Question) -> list[dict[str,
     for turn in question.before:
         messages.append({"role": "user", "content": profile.fill(prompt.turn, text=turn.text + turn.terms)})
         messages.append({"role": "assistant", "content": turn.target})
-    fault = profile.fill(prompt.again, fault=question.fault) if question.fault else ""
-    text = question.text + question.terms + fault
-    return [*messages, {"role": "user", "content": profile.fill(prompt.turn, text=text)}]
+    return [*messages, {"role": "user", "content": _make_turn(profile, question)}]
+
+
+def _make_turn(profile: EngineProfile, question: Question) -> Any:
+    """Return the message for a sentence."""
+    fault = profile.fill(profile.prompt.again, fault=question.fault) if question.fault else ""
+    return profile.fill(profile.prompt.turn, text=question.text + question.terms + fault)
 
 
 def read_answer(kind: str, value: Any) -> Answer:
