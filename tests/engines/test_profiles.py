@@ -236,7 +236,7 @@ def test_a_wrong_profile_is_one_sentence(text, message, tmp_path):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("endpoint:", "endpoint: names no file"),
+        ("endpoint:", "endpoint: names no server: write a YAML file with profile: chat"),
         ("endpoint:nowhere.yaml", "nowhere.yaml"),
         ("endpoint:/", "/"),
         ("endpoint:chat", "endpoint:chat names no server: write a YAML file with profile: chat, url, source_language"),
