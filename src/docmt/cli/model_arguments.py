@@ -177,11 +177,14 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     return translator
 
 
-def _check_endpoint_options(options: Any, model: str, names: Sequence[str]) -> None:
-    """Raise DocmtError for an option that changes nothing of what a server does."""
+def _check_endpoint_options(options: Any, model: str, names: Sequence[str], several: bool) -> None:
+    """Raise DocmtError for an option that changes nothing of what a server does; of several models, only warn."""
     for name in names:
         if hasattr(options, name) and (changed := find_set(options, name)):
-            raise DocmtError(f"{format_flag(changed)} has no effect on a server: leave it out, or set it in {model}")
+            problem = f"{format_flag(changed)} has no effect on a server: leave it out, or set it in {model}"
+            if not several:
+                raise DocmtError(problem)
+            _log.warning(problem)
 
 
 def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
@@ -206,7 +209,7 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
     search.check_terms(paths or consistent)
     search.check_terms(memories or reuse, "memories")
     if is_endpoint(name):
-        _check_endpoint_options(options, name, names)
+        _check_endpoint_options(options, name, names, model is not None)
     languages = read_languages(name) if paths or memories or reuse else ("", "")
     glossary = Glossary.read(*paths, languages=languages) if paths else None
     memory = Memory.read(*memories, languages=languages) if memories else Memory(languages)
