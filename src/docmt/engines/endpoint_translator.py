@@ -67,6 +67,7 @@ class EndpointTranslator(DocumentTranslator):
         self.profile = read_profile(profile) if isinstance(profile, str) else profile
         self.languages, self.patterns = self.profile.languages, tuple(protect or ())
         server = Server(self.profile, HttpClient(self.profile))
+        server.check_aligner()
         self._requests = SentenceRequests(server, self.patterns, protect is not None)
         self.memory: Memory | None = None
 

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from docmt.checkpoint.model_names import find_named_model
+from docmt.core.errors import DocmtError
 from docmt.engines.http_client import EngineUnavailable, HttpClient
 from docmt.engines.profile import EngineProfile
 from docmt.engines.services import Answer
+from docmt.formats.language_codes import is_same_language, primary_language
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -71,16 +73,29 @@ class Server:
         with self.lock:
             self.answers.pop(json.dumps([path, body], sort_keys=True), None)
 
+    def check_aligner(self) -> None:
+        """Raise DocmtError if the profile names a model that is not there, or for other languages."""
+        name, languages = self.profile.aligner, self.profile.languages
+        if name in ("auto", "none"):
+            return
+        from docmt.checkpoint.model_directory import read_tokenizer_and_languages  # torch loads slowly
+        from docmt.checkpoint.model_names import parse_model_paths
+
+        found = read_tokenizer_and_languages(parse_model_paths(name))[1]
+        if not all(map(is_same_language, languages, found)):
+            raise DocmtError(
+                f"{self.profile.name}: aligner {name} is for {'-'.join(found)}, not {'-'.join(languages)}: name another"
+            )
+
     def load_aligner(self) -> Translator | None:
         """Return the model that links words, or None. Raises DocmtError if the profile names one that is not there."""
         if self.has_aligner is None:
-            name, (source, target) = self.profile.aligner, self.profile.languages
+            name, (source, target) = self.profile.aligner, map(primary_language, self.profile.languages)
             path: Any = None
             if name == "auto":
                 path = find_named_model(f"{source}-{target}-sentence") or find_named_model(f"{source}-{target}")
             elif name != "none":
                 path = name
-            self.has_aligner = path is not None
             if path is not None:
                 from docmt.decoding import Translator  # torch loads slowly
 
@@ -91,4 +106,5 @@ class Server:
                     "profile names one)",
                     *(source, target),
                 )
+            self.has_aligner = path is not None
         return self.aligner
