@@ -391,5 +391,5 @@ def test_evaluation_beside_a_model(model, run, tmp_path):
     )
     assert outcome.status == 0, outcome.err
     assert "far" in outcome.out and "own" in outcome.out
-    assert re.search(r"100\.0", outcome.out)
-    raise SystemExit(outcome.out)
+    assert re.search(r"far.yaml +100.00 ± 0.00  p 0\.\d+ ", outcome.out)
+    assert "far: 4 requests" in outcome.err

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
 
-from docmt.core.errors import DocmtError, printable
+from docmt.core.errors import Unavailable, printable
 from docmt.engines.profile import EngineProfile
 from docmt.engines.services import Answer, WrongAnswer, join_stream, make_headers, read_answer
 
@@ -33,7 +33,7 @@ _EXCERPT, _ECHO = 200, 16
 _log = logging.getLogger(__name__)
 
 
-class EngineUnavailable(DocmtError):  # noqa: N818 - a state, which may end
+class EngineUnavailable(Unavailable):
     """The server does not answer, or refuses all requests. `retry_after` is in seconds, `status` that of HTTP."""
 
     retry_after, status = 30, 503
