@@ -28,7 +28,7 @@ _REFUSAL = re.compile(
     r"|\bI (?:can(?:no|['’])t|will not|won['’]t) (?:help|assist|translate|provide|fulfill)\b",
     re.IGNORECASE,
 )
-_CONTROL, _BROKEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]"), re.compile("[\ufffd-\uffff]")
+_CONTROL, _BROKEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]"), re.compile("[\ufffd-\uffff]")
 _WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
 """Characters of Chinese, Japanese and Korean, which have about as much in them as three of others."""
 _LONGEST, _SHORTEST, _ALLOWANCE = 4.0, 0.1, 40

@@ -187,13 +187,21 @@ class EndpointTranslator(DocumentTranslator):
         answers: Answers = SimpleQueue()
         cancelled = threading.Event()
         left, running = float("inf") if tokens is None else tokens, 0
+        rest, begun = iter(documents), list[OpenText]()  # few are begun, of however many
         try:
             while True:
-                for document in documents:
-                    while left > 0 and running < self.profile.limits.requests and (taken := document.take()):
-                        left, running = left - document.cost(taken[0]), running + 1
-                        arguments = document, *taken, answers, cancelled
-                        threading.Thread(target=self._work, args=arguments, daemon=True).start()
+                while left > 0 and running < self.profile.limits.requests:
+                    found = next(((each, taken) for each in begun if (taken := each.take())), None)
+                    if found is None:
+                        begun = [each for each in begun if each.next < len(each.document)]
+                        if (new := next(rest, None)) is None:
+                            break
+                        begun.append(new)
+                        continue
+                    document, taken = found
+                    left, running = left - document.cost(taken[0]), running + 1
+                    arguments = document, *taken, answers, cancelled
+                    threading.Thread(target=self._work, args=arguments, daemon=True).start()
                 if not running:
                     return
                 document, number, result = self._wait(answers)

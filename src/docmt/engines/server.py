@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from docmt.checkpoint.model_names import find_named_model
@@ -33,7 +34,7 @@ class Server:
 
     profile: EngineProfile
     client: HttpClient
-    answers: OrderedDict[str, Answer] = field(default_factory=OrderedDict)
+    answers: OrderedDict[bytes, Answer] = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     error: EngineUnavailable | None = None
     rests_until: float = 0.0
@@ -53,7 +54,7 @@ class Server:
 
     def ask(self, path: str, body: dict[str, Any], cancelled: threading.Event) -> tuple[Answer, int]:
         """Return the answer to a request, and 1, or 0 if it was kept."""
-        key = json.dumps([path, body], sort_keys=True)
+        key = _make_key(path, body)
         with self.lock:
             if key in self.answers:
                 self.answers.move_to_end(key)
@@ -71,7 +72,7 @@ class Server:
     def forget(self, path: str, body: dict[str, Any]) -> None:
         """Drop an answer that is no translation."""
         with self.lock:
-            self.answers.pop(json.dumps([path, body], sort_keys=True), None)
+            self.answers.pop(_make_key(path, body), None)
 
     def check_aligner(self) -> None:
         """Raise DocmtError if the profile names a model that is not there, or for other languages."""
@@ -108,3 +109,8 @@ class Server:
                 )
             self.has_aligner = path is not None
         return self.aligner
+
+
+def _make_key(path: str, body: dict[str, Any]) -> bytes:
+    """Return what stands for a request, which may be long."""
+    return blake2b(json.dumps([path, body], sort_keys=True).encode()).digest()
