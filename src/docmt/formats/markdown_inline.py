@@ -39,7 +39,7 @@ _LEX = re.compile(
     (?P<single>{_SINGLES}) | (?P<escape>\\[{re.escape(string.punctuation)}])
   | (?P<hard>(?:[ ]{{2,}}|\\)\n) | (?P<soft>[ \t]*\n) | (?P<tab>[ ]*\t[ \t]*)
   | (?P<ticks>`+)
-  | (?P<math>\$\$(?=\S)[^$]*[^\s$]\$\$|\$(?=[^\s$])(?:[^$\\\n]|\\.)*(?<=[^\s])\$(?!\d))
+  | (?P<math>\$\$(?=\S)[^$]*[^\s$]\$\$|(?<!%\d)\$(?=[^\s$])(?:[^$\\\n]|\\.)*(?<=[^\s])\$(?!\d))
   | (?P<reading><(?P<name>r[tp])\b[^<>]*>.*?</(?P=name)>)
   | (?P<link><[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>|<[\w.+-]+@[\w.-]+>)
   | (?P<comment><!--.*?-->|<\?.*?\?>) | (?P<tag>{_TAG})
@@ -56,6 +56,8 @@ _TARGET = re.compile(
     rf"""\(\s*(?:<[^<>\n]*>|(?:{_BRACES}|\\.|[^\s()\\]|\((?:\\.|[^\s()\\])*\))*)"""
     r"""(?:\s+(?P<title>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)(?:\{[^{}\n]*\})?"""
 )
+_TIGHT = re.compile(r"[/:.–]")
+"""Between tags of templates that stay together: {hours}:{minutes}."""
 _LABEL = re.compile(r"\[((?:\\.|[^\[\]\\])*)\]")
 _SPAN = re.compile(r"\{[^{}\n]*\}")
 _WIKI = re.compile(r"\[\[(?P<target>[^|\\]+)(?P<bar>\\?\|)(?P<text>.+)\]\]|\[\[(?P<name>[^|\\#]+)\]\]")
@@ -159,6 +161,13 @@ def _lex(source: str, labels: Collection[str]) -> list[_Item]:
             kind, end = "open", match[0].index("[") + start + 1
         if start > position:
             items.append(_Item("text", position, start))
+        if (
+            kind == "single"
+            and [each.kind for each in items[-2:]] == ["single", "text"]
+            and _TIGHT.fullmatch(source, position, start)
+        ):
+            start = items[-2].start
+            del items[-2:]
         items.append(_Item(kind, start, end))
         position = end
     if position < len(source):

@@ -11,6 +11,7 @@ from itertools import groupby, pairwise
 
 from docmt.documents.protected_text import find_protected
 from docmt.documents.template_blocks import find_template_tags, match_blocks
+from docmt.documents.words import Span
 from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
@@ -53,6 +54,10 @@ _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,
 _WORD_LIKE = re.compile(
     r"[ ]?(?:`|!\[|\[(?!\^)|[{@$:+%\\]|<(?:code|kbd|samp|var|img|input)\b|<[\w.+-]+[:@]|<%)", re.IGNORECASE
 )
+_PART, _PART_BEFORE = re.compile(r"[-/'’]?[^\W\d_]"), re.compile(r"[^\W\d_][-/]?\Z")
+"""Beside a placeholder that is a part of a word: {n}-day, {name}'s."""
+_TIGHT = re.compile(r"[-–/:.+×=_~]")
+"""Between placeholders that stay together: {hours}:{minutes}."""
 _OPENING = "([{«„“‘¿¡\"'"
 _CLOSING = ")]}»”’.,;:!?…%\"'"
 
@@ -106,7 +111,9 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
     plain = {span for span, kind, _ in known if kind == "own pattern" and _is_plain(text[slice(*span)], patterns)}
     for span, kind, _ in find_protected(text, in_messages=True, extra=(*protect, *patterns, *_MARKUP)):
         start, end = span
-        if kind not in _PLACEHOLDERS or span in plain:
+        is_part = _PART.match(text, end) or _PART_BEFORE.search(text, position, start)
+        is_part = is_part and kind == "placeholder" and "|" not in text
+        if kind not in _PLACEHOLDERS or span in plain or (is_part and _is_placeholder(text, span)):
             continue
         if start > position:
             tokens.append(_Token("text", text[position:start]))
@@ -119,9 +126,18 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         last = joined[-1] if joined else token
         if joined and all(isinstance(each, _Token) and each.kind == "text" for each in (last, token)):
             joined[-1] = _Token("text", last.content + token.content)
+        elif all(isinstance(each, _Token) and each.kind == "single" for each in (*joined[-2:-1], token)) and (
+            _TIGHT.fullmatch(last.content)
+        ):
+            joined[-2:] = [_Token("single", joined[-2].content + last.content + token.content)]
         else:
             joined.append(token)
     return joined
+
+
+def _is_placeholder(text: str, span: Span) -> bool:
+    """Return whether a part of a text is a placeholder in running text, too, and so protected in its sentence."""
+    return any(each.span == span for each in find_protected(text))
 
 
 def _is_plain(text: str, patterns: Sequence[str]) -> bool:
