@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from docmt.core.settings import read_package_yaml
 from docmt.documents.protected_text import find_protected
-from docmt.documents.template_blocks import find_template_tags, match_blocks
+from docmt.documents.template_blocks import find_blocks
 from docmt.documents.words import has_letters
 from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
 
@@ -177,15 +177,10 @@ def _lex(source: str, labels: Collection[str]) -> list[_Item]:
 
 def _match_template_tags(source: str, items: list[_Item]) -> None:
     """Find pairs such as {% if x %} and {% endif %}, or {{< a >}} and {{< /a >}}."""
-    tagged = [
-        (item, tag)
-        for item in items
-        if item.kind in ("single", "comment")
-        for tag in find_template_tags(source[item.start : item.end])
-    ]
-    for first, *_, last in (block for block in match_blocks([tag for _, tag in tagged]) if len(block) > 1):
-        (start, tag), (end, _) = tagged[first], tagged[last]
-        start.kind, start.content, end.kind, end.content = "begin", tag.name, "end", tag.name
+    contents = [source[each.start : each.end] if each.kind in ("single", "comment") else "" for each in items]
+    for first, *_, last in (block for block in find_blocks(contents) if len(block) > 1):
+        items[first].kind, items[last].kind = "begin", "end"
+        items[first].content = items[last].content = f"block {first}"
 
 
 def _match_brackets(source: str, items: list[_Item], labels: Collection[str]) -> None:

@@ -10,8 +10,7 @@ from html.entities import html5
 from itertools import groupby, pairwise
 
 from docmt.documents.protected_text import find_protected
-from docmt.documents.template_blocks import find_template_tags, match_blocks
-from docmt.documents.words import Span
+from docmt.documents.template_blocks import find_blocks
 from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
@@ -111,10 +110,11 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
     plain = {span for span, kind, _ in known if kind == "own pattern" and _is_plain(text[slice(*span)], patterns)}
     for span, kind, _ in find_protected(text, in_messages=True, extra=(*protect, *patterns, *_MARKUP)):
         start, end = span
-        is_part = _PART.match(text, end) or _PART_BEFORE.search(text, position, start)
-        is_part = is_part and kind == "placeholder" and "|" not in text
-        if kind not in _PLACEHOLDERS or span in plain or (is_part and _is_placeholder(text, span)):
+        is_part = kind == "placeholder" and bool(_PART.match(text, end) or _PART_BEFORE.search(text, position, start))
+        if kind not in _PLACEHOLDERS or span in plain:
             continue
+        if is_part and "|" not in text and span in [each.span for each in find_protected(text)]:
+            continue  # protected in its sentence
         if start > position:
             tokens.append(_Token("text", text[position:start]))
         tokens.append(_classify(text[start:end]))
@@ -133,11 +133,6 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         else:
             joined.append(token)
     return joined
-
-
-def _is_placeholder(text: str, span: Span) -> bool:
-    """Return whether a part of a text is a placeholder in running text, too, and so protected in its sentence."""
-    return any(each.span == span for each in find_protected(text))
 
 
 def _is_plain(text: str, patterns: Sequence[str]) -> bool:
@@ -167,10 +162,9 @@ def _decode_entity(content: str) -> str:
 def _match_blocks(tokens: Sequence[_Token | Code]) -> None:
     """Make pairs of the first and the last tag of each block of a template."""
     single = [token for token in tokens if isinstance(token, _Token) and token.kind == "single"]
-    tagged = [(token, tag) for token in single for tag in find_template_tags(token.content)]
-    for first, *_, last in (block for block in match_blocks([tag for _, tag in tagged]) if len(block) > 1):
-        (start, tag), (end, _) = tagged[first], tagged[last]
-        start.kind, start.name, end.kind, end.name = "open", tag.name, "close", tag.name
+    for first, *_, last in (block for block in find_blocks([each.content for each in single]) if len(block) > 1):
+        single[first].kind, single[last].kind = "open", "close"
+        single[first].name = single[last].name = f"block {first}"
 
 
 def _match_tags(tokens: Sequence[_Token | Code]) -> None:

@@ -17,7 +17,7 @@ from typing import Literal
 
 from docmt.documents.columns import pass_marks
 from docmt.documents.input_formats import FileFormat
-from docmt.documents.template_blocks import SIGNS, find_template_tags, match_blocks
+from docmt.documents.template_blocks import SIGNS, find_blocks
 from docmt.documents.words import has_letters
 
 CodeKind = Literal["open", "close", "single"]
@@ -406,15 +406,13 @@ def _find_block_ends(unit: Unit) -> set[int]:
     Those of a block within one sentence do not, unless it has alternatives: {% if a %}old{% else %}new{% endif %}, or
     {{#a}}old{{/a}}{{^a}}new{{/a}}.
     """
-    tagged = [(index, tag) for index, code in enumerate(unit.codes) for tag in find_template_tags(code.content)]
-    ends, last = set[int](), set[int]()
-    for block in sorted(match_blocks([tag for _, tag in tagged])):
-        codes = {tagged[place][0] for place in block}
-        first, final = (unit.codes[each].offset for each in (min(codes), max(codes)))
-        touches = last and max(last) < min(codes) and not unit.text[unit.codes[max(last)].offset : first].strip()
-        if touches or len(block) != 2 or _STOP.search(unit.text, first, final):
-            ends |= codes | (last if touches else set())
-        last = codes
+    ends, last = set[int](), list[int]()
+    for block in sorted(find_blocks([code.content for code in unit.codes])):
+        start, stop = (unit.codes[each].offset for each in (block[0], block[-1]))
+        touches = last and last[-1] < block[0] and not unit.text[unit.codes[last[-1]].offset : start].strip()
+        if touches or len(block) != 2 or _STOP.search(unit.text, start, stop):
+            ends.update(block, last if touches else ())
+        last = block
     return ends
 
 
