@@ -152,14 +152,11 @@ def _draw(
     width, height, left, below = 560, 360, 45, 25
     xs = heights if diagonal else (min(columns) - 0.5, max(columns) + 0.5)
 
-    def place(value: float, ends: tuple[float, float], start: float, size: float) -> float:
-        return round(start + size * (value - ends[0]) / ((ends[1] - ends[0]) or 1), 1)
-
     def across(value: float) -> float:
-        return place(value, xs, left + 8, width - left - 16)
+        return round(float(np.interp(value, xs, (left + 8, width - 8))), 1)
 
     def up(value: float) -> float:
-        return place(value, heights, height - below - 8, 16 + below - height)
+        return round(float(np.interp(-value, (-heights[1], -heights[0]), (8, height - below - 8))), 1)
 
     lines = [
         f'<path class="axis" d="M{left} {up(tick)}H{width}"/><text x="{left - 6}" y="{up(tick) + 4}" '
