@@ -51,7 +51,7 @@ def measure(translator: DocumentTranslator, path: Path) -> list[str]:
         before, after = file.units.file.units, _read(output, config).units.file.units
     if len(before) != len(after):
         raise DocmtError(f"{path} has {len(before)} units, but its translation {len(after)}")
-    codes = [[Counter((code.kind, code.id) for code in unit.codes) for unit in units] for units in (before, after)]
+    codes = [[Counter(code.kind for code in unit.codes) for unit in units] for units in (before, after)]
     kept = sum((one & other).total() for one, other in zip(*codes, strict=True))
     failed = sum(len(part.source) for part in parts if part.translation is None)
     use = sum_uses(each.engine for part in parts for each in part.translation or ())
