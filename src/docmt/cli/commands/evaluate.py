@@ -129,7 +129,7 @@ class EvaluateOptions(ModelOptions, ProtectOptions, ReportOptions):
     hypothesis: list[str] = option([], metavar="FILE")
     """translated sentences, one a line, or JSONL; several files are compared"""
     model: list[str] = option([], metavar="DIRECTORY")
-    """models, as in docmt translate; several are compared"""
+    """models, as in docmt translate"""
     systems: list[str] = option([], metavar="SYSTEM")
     """files and models to compare with the first"""
     source: str | None = option(None, metavar="FILE")
