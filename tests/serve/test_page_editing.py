@@ -523,11 +523,14 @@ def test_a_reviewed_file_on_the_start_page_is_taken_over_in_its_document(service
     file = {"name": "reviewed.xlf", "mimeType": "application/xml", "buffer": data}
     page.set_input_files("#file", file)
     page.click("#start button.main")
-    see(page, sentence(0), "Mine.")
-    text = see(page, "#notice span", "Sentences with another translation: 1; confirmed: 0.").inner_text()
-    assert text.endswith("Your edits that it replaced: 1. Undo brings them back.")
-    page.click("#undo")
-    see(page, sentence(0), "Mine, better.")
+    see(page, "#notice span", "Sentences with another translation: 0; confirmed: 0.")
+    assert targets(page)[0] == "Mine, better."
+    page.click(".top .new")
+    page.set_input_files("#file", file | {"buffer": data.replace(b"Mine.", b"Theirs.")})
+    page.click("#start button.main")
+    text = see(page, "#notice span", "“One cat.” was changed since this file was downloaded").inner_text()
+    assert "Left out: 1\n" in text and text.endswith("; the file has “Theirs.”")
+    assert targets(page)[0] == "Mine, better."
     page.click(".top .new")
     page.set_input_files("#file", file | {"buffer": data.replace(b"original=", b'original="other.txt" id=')})
     page.click("#start button.main")

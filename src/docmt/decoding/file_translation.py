@@ -204,15 +204,24 @@ class FileTranslation:
 
 
 def format_bilingual(
-    units: Sequence[BilingualUnit], kind: str, path: str, format: str, source_language: str, target_language: str
+    units: Sequence[BilingualUnit],
+    kind: str,
+    path: str,
+    format: str,
+    source_language: str,
+    target_language: str,
+    revision: str = "",
 ) -> bytes:
-    """Return both sides of a file. kind: html, tmx, xlf12 (XLIFF 1.2), or another name for XLIFF 2.1."""
+    """Return both sides of a file. kind: html, tmx, xlf12 (XLIFF 1.2), or another name for XLIFF 2.1.
+
+    revision: see `write_xliff`.
+    """
     languages = source_language, target_language
     if kind == "html":
         return write_page(units, Path(path).name, *languages).encode()
     if kind == "tmx":
         return write_tmx(units, *languages)
-    return write_xliff(units, path, format, *languages, "1.2" if kind == "xlf12" else "2.1")
+    return write_xliff(units, path, format, *languages, "1.2" if kind == "xlf12" else "2.1", revision)
 
 
 def read_file(path: str, format: str, config: FileConfig) -> FileTranslation | bytes:
