@@ -64,7 +64,8 @@ def read(client, path):
 def test_of_two_edits_of_a_sentence_the_later_one_is_refused_and_shown_the_first(client):
     path = start(client)
     anna, ben = Person(client, path), Person(client, path)
-    assert anna.write(1, "Deux chats.").json()["versions"] == {"1": 2}
+    (row,) = anna.write(1, "Deux chats.").json()["updated"]
+    assert (row["target"], row["version"]) == ("Deux chats.", 2)
     answer = ben.write(1, "Deux chatons.")
     assert answer.status_code == 409
     check(answer.json(), {"$ref": "#/components/schemas/Error"})

@@ -177,7 +177,7 @@ class FileTranslation:
         """Write source and translation side by side, in the format that the suffix names. None: source only."""
         format = FIELD_SEPARATOR.join([self.format.name, *self._config.fields])  # for merge
         suffix = Path(path).suffix.lower()[1:]
-        write_bytes(path, format_bilingual(self.pair_units(translated), suffix, self._path, format, *self._languages))
+        write_bytes(path, format_bilingual(self.pair_units(translated), suffix, self._path, format, self._languages))
 
     def pair_units(self, translated: TranslatedUnits | None) -> list[BilingualUnit]:
         """Return the units of both sides. None: without translations."""
@@ -204,19 +204,12 @@ class FileTranslation:
 
 
 def format_bilingual(
-    units: Sequence[BilingualUnit],
-    kind: str,
-    path: str,
-    format: str,
-    source_language: str,
-    target_language: str,
-    revision: str = "",
+    units: Sequence[BilingualUnit], kind: str, path: str, format: str, languages: tuple[str, str], revision: str = ""
 ) -> bytes:
     """Return both sides of a file. kind: html, tmx, xlf12 (XLIFF 1.2), or another name for XLIFF 2.1.
 
     revision: see `write_xliff`.
     """
-    languages = source_language, target_language
     if kind == "html":
         return write_page(units, Path(path).name, *languages).encode()
     if kind == "tmx":

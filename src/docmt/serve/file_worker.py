@@ -166,7 +166,7 @@ def render(file: JobMarkupFile | JobTextFile, lines: list[str], task: FileTask) 
         reviewed = read_xliff_targets(read_bytes(task.reviewed), task.reviewed_name, versions="12")
         return json.dumps([*find_changes(units, reviewed, *languages), reviewed.revision]).encode()
     format = FIELD_SEPARATOR.join([file.format, *task.fields])
-    return format_bilingual(units, task.result, task.name, format, *languages, task.revision)
+    return format_bilingual(units, task.result, task.name, format, languages, task.revision)
 
 
 def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:

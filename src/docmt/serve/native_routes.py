@@ -344,14 +344,14 @@ async def edit_sentences(request: Request) -> Response:
 
 def _read_version(request: Request, values: RequestValues) -> dict[int, int]:
     """Return the version that the client has seen of the sentence in the path, by its number; or nothing."""
-    has_version = values.fields.get("version") is not None
-    return {_number(request): values.whole("version", 0, _MAX_VERSION)} if has_version else {}
+    version = values.whole("version", 0, _MAX_VERSION, -1)
+    return {} if version < 0 else {_number(request): version}
 
 
 def _answer_change(request: Request, status: JobRecord, numbers: Iterable[int]) -> Response:
-    """Return the state of a document, and the versions of sentences after a change."""
+    """Return the state of a document, and sentences after a change of the user."""
     state, owner, id = _identify(request)
-    return JSONResponse(status.to_json() | {"versions": state.jobs.list_versions(id, owner, numbers)})
+    return JSONResponse(status.to_json() | {"updated": state.jobs.sentences(id, owner, numbers)})
 
 
 async def _edit(request: Request, targets: dict[int, str], retranslate: bool, versions: dict[int, int]) -> Response:
@@ -379,9 +379,7 @@ async def undo_change(request: Request) -> Response:
     state, owner, id = _identify(request)
     values = await read_values(request, state.config.max_body_bytes)
     values.check_names("last_change")
-    has_change = values.fields.get("last_change") is not None
-    last_change = values.whole("last_change", 0, _MAX_VERSION) if has_change else None
-    return JSONResponse((await state.jobs.undo(id, owner, last_change)).to_json())
+    return JSONResponse((await state.jobs.undo(id, owner, values.whole("last_change", 0, _MAX_VERSION, -1))).to_json())
 
 
 async def use_terms(request: Request) -> Response:
