@@ -138,6 +138,8 @@ def test_a_draft_survives_escape_and_a_closed_tab(service, open_page):
     page.fill("#panel textarea", "Deux chatons.")
     page.keyboard.press("Escape")
     assert page.locator("#panel textarea").is_hidden() and page.locator(".draft").count() == 1
+    page.select_option("#filter", "draft")
+    assert page.locator(".target .sentence:not(.aside)").all_inner_texts() == [expect(*SOURCES)[1]]
     other = page.context.new_page()
     other.expected_errors = ""
     page.close()

@@ -90,8 +90,10 @@ class JobResults:
             late = {n for n, *_ in changes if base.sentences[n].visible != journal.sentences[n].visible}
             base.sentences = [(base if n in late else journal).sentences[n] for n in range(len(journal.sentences))]
             await self._align_codes(facts, base)
-            reviewed = {number: target for number, target, *_ in (await compare(base))[0]} if late else {}
-            problems += [_describe_late(name, journal.sources[n], reviewed[n]) for n in sorted(late & reviewed.keys())]
+            for n, target, *_ in (await compare(base))[0] if late else ():
+                if n in late:
+                    reason = f"“{journal.sources[n]}” was changed since this file was downloaded, so it stays"
+                    problems.insert(0, f"{name}: {reason}" + (f"; the file has “{target}”" if target else ""))
             changes = [each for each in changes if each[0] not in late]
         edited = {n: each.machine.target for n, each in enumerate(journal.sentences) if each.edited and each.machine}
         restored = {number for number, target, *_ in changes if target is not None and edited.get(number) == target}
@@ -108,12 +110,6 @@ class JobResults:
 def _hash_id(folder: Path) -> str:
     """Return a name of a document that does not tell its id, which lets who knows it in."""
     return hashlib.sha256(folder.name.encode()).hexdigest()[:16]
-
-
-def _describe_late(name: str, source: str, target: str | None) -> str:
-    """Return why a reviewed sentence is left out that was changed since. target: None if it was confirmed alone."""
-    reviewed = "" if target is None else f"; the file has “{target}”"
-    return f"{name}: “{source}” was changed since this file was downloaded, so it stays{reviewed}"
 
 
 def count_edits(edits: Sequence[tuple[Any, ...]], journal: JobJournal) -> dict[str, int]:

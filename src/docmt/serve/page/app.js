@@ -354,7 +354,10 @@ function readsContext() {
   return models.find((each) => each.name === job.status.model)?.reads_context !== false;
 }
 
-/** Send a change of the open document after earlier ones, and follow what it causes. Return whether it is still open. */
+/**
+ * Send a change of the open document after earlier ones, and follow what it causes. send: async function of the
+ * document's id. Return whether it is still open.
+ */
 function change(send, message) {
   const changed = job;
   const answer = lastChange.then(() => makeChange(changed, send, message));
@@ -363,7 +366,7 @@ function change(send, message) {
 }
 
 async function makeChange(changed, send, message) {
-  const status = await send().catch((error) => {
+  const status = await send(changed.feed.id).catch((error) => {
     if (error.sentences && job === changed) {
       error.sentences.forEach(showSentence);
       const message = t("Nothing was done: this was changed elsewhere meanwhile, and is shown as it is now.");
@@ -389,7 +392,7 @@ async function sendEdits(targets, { versions = view.listVersions(Object.keys(tar
   const edited = job;
   while (job === edited && Object.keys(targets).length) {
     try {
-      if (!(await change(() => service.editSentences(edited.feed.id, targets, versions, retranslate), message))) return false;
+      if (!(await change((id) => service.editSentences(id, targets, versions, retranslate), message))) return false;
       if (retranslate) view.markStale(Math.min(...Object.keys(targets)));
       return true;
     } catch (error) {
@@ -409,17 +412,15 @@ async function sendEdits(targets, { versions = view.listVersions(Object.keys(tar
 
 /** Confirm a sentence and go on to the next open one, or take the confirmation back. */
 function confirmSentence({ number, confirmed }) {
-  const { id } = job.feed;
   return attempt(async () => {
-    const send = () => service.confirmSentence(id, view.sentences[number].data, !confirmed);
+    const send = (id) => service.confirmSentence(id, view.sentences[number].data, !confirmed);
     const isOpen = await change(send, confirmed ? t("No longer confirmed.") : t("Confirmed."));
     if (isOpen && !confirmed && view.current === number) go(view.next(number, "open"));
   });
 }
 
 function restoreSentence({ number }) {
-  const { id } = job.feed;
-  const send = () => service.restoreSentence(id, view.sentences[number].data);
+  const send = (id) => service.restoreSentence(id, view.sentences[number].data);
   return attempt(() => change(send, t("The sentence has the machine's version again.")));
 }
 
@@ -448,7 +449,7 @@ async function searchTerms(values) {
 
 function undo() {
   const undone = Object.assign(job, { isUndone: true });
-  return change(() => service.undoChange(undone.feed.id, undone.status.last_change), t("The last change was undone."));
+  return change((id) => service.undoChange(id, undone.status.last_change), t("The last change was undone."));
 }
 
 /** Take the translations of a reviewed XLIFF file over, and tell what was left out. */
@@ -551,7 +552,7 @@ function listenToButtons() {
   on("glossary", "change", () => chooseGlossary(element("glossary").files[0]));
   on("no-glossary", "click", () => chooseGlossary(null));
   on("stop", "click", stop);
-  on("resume", "click", () => change(() => service.resumeDocument(job.feed.id), t("The translation goes on.")));
+  on("resume", "click", () => change(service.resumeDocument, t("The translation goes on.")));
   on("undo", "click", undo);
   on("reviewed", "change", () => uploadReviewed(element("reviewed").files[0]));
   on("delete", "click", async () => (await remove(job.feed.id)) && (location.hash = ""));
