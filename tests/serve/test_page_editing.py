@@ -300,6 +300,7 @@ def test_all_buttons_of_a_sentence_are_seen_where_their_names_are_long(service, 
     edit(page, 0, "Le chat.")
     page.click(sentence(0))
     page.keyboard.press("c")
+    see(page, "#panel h2", "Satz 2")
     page.click(sentence(0))
     see(page, "#panel [data-do=restore]")
     assert page.evaluate("document.querySelector('#panel').scrollWidth") == width
