@@ -21,7 +21,7 @@ from docmt.evaluation.significance import (
 )
 
 METRICS = {"s_bleu": BLEU, "chrf": CHRF, "ter": TER}
-WITH_TER = MetricConfig(ter=True)
+WITH_TER = MetricConfig(names=["s-bleu", "d-bleu", "chrf", "d-chrf", "ter"])
 
 
 def mean(sums):
@@ -239,7 +239,7 @@ def test_a_better_system_is_found_and_its_numbers_agree():
     comparison = compare(systems)
     for key, outcomes in comparison.outcomes.items():
         better, luck = (outcome.difference for outcome in outcomes[1:])
-        scores = [evaluation.scores()[key].score for evaluation in systems.values()]
+        scores = [evaluation.metrics[key].score for evaluation in systems.values()]
         assert better.is_significant and better.p_value < 0.001 and not luck.is_significant
         assert (better.value < 0) == (key == "ter")
         assert better.value == pytest.approx(scores[1] - scores[0])

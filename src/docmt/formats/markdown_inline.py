@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from docmt.core.settings import read_package_yaml
 from docmt.documents.protected_text import find_protected
+from docmt.documents.template_blocks import find_template_tags, match_blocks
 from docmt.documents.words import has_letters
 from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
 
@@ -55,7 +56,6 @@ _TARGET = re.compile(
     rf"""\(\s*(?:<[^<>\n]*>|(?:{_BRACES}|\\.|[^\s()\\]|\((?:\\.|[^\s()\\])*\))*)"""
     r"""(?:\s+(?P<title>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)(?:\{[^{}\n]*\})?"""
 )
-_TEMPLATE_TAG = re.compile(r"\{(?:%-?|\{[<%])\s*(?P<end>end(?=\w)|/\s*)?(?P<name>\w+)(?!.*/[>%]\}\})")
 _LABEL = re.compile(r"\[((?:\\.|[^\[\]\\])*)\]")
 _SPAN = re.compile(r"\{[^{}\n]*\}")
 _WIKI = re.compile(r"\[\[(?P<target>[^|\\]+)(?P<bar>\\?\|)(?P<text>.+)\]\]|\[\[(?P<name>[^|\\#]+)\]\]")
@@ -168,15 +168,15 @@ def _lex(source: str, labels: Collection[str]) -> list[_Item]:
 
 def _match_template_tags(source: str, items: list[_Item]) -> None:
     """Find pairs such as {% if x %} and {% endif %}, or {{< a >}} and {{< /a >}}."""
-    opened: list[_Item] = []
-    for item in items:
-        match = _TEMPLATE_TAG.match(source, item.start, item.end) if item.kind == "single" else None
-        if match and not match["end"]:
-            item.content = match["name"]
-            opened.append(item)
-        elif match and (partner := next((each for each in opened[::-1] if each.content == match["name"]), None)):
-            partner.kind, item.kind, item.content = "begin", "end", match["name"]
-            del opened[opened.index(partner) :]
+    tagged = [
+        (item, tag)
+        for item in items
+        if item.kind in ("single", "comment")
+        for tag in find_template_tags(source[item.start : item.end])
+    ]
+    for first, *_, last in (block for block in match_blocks([tag for _, tag in tagged]) if len(block) > 1):
+        (start, tag), (end, _) = tagged[first], tagged[last]
+        start.kind, start.content, end.kind, end.content = "begin", tag.name, "end", tag.name
 
 
 def _match_brackets(source: str, items: list[_Item], labels: Collection[str]) -> None:

@@ -10,6 +10,7 @@ from html.entities import html5
 from itertools import groupby, pairwise
 
 from docmt.documents.protected_text import find_protected
+from docmt.documents.template_blocks import find_template_tags, match_blocks
 from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
@@ -23,8 +24,15 @@ LINE_BREAKS = (
     rf"(?:{BULLET})?|(?<![\s\S]){BULLET}(?=[$%#]*[{{%<])"
 )
 """Line breaks and tabs, as such, as escapes, and as tags, with the mark of a list item. They separate words."""
-_FORMS = r"[ ]*\|[ ]*(?=[{\[\]:%])(?:\{\d+\}|[\[\]][^\[\]{}|]{1,20}[\[\]])?[ ]*"
-"""What stands between the plural forms of Laravel and Symfony: `{0} none|{1} one|[2,*] :count`."""
+_INTERVAL, _LABEL = r"(?:\{\d+\}|[\[\]][^\[\]{}|]{1,20}[\[\]])", r"[a-z]\w*:(?!//)[ ]*"
+_FORMS = (
+    rf"[ ]*\|[ ]*(?=[{{\[\]:%]){_INTERVAL}?[ ]*"
+    r"|(?:(?<=[^\W\d_]{2})|(?<=[.!?}%\]]))\|(?=[^\W\d_]{2})(?![A-Z][A-Z\d_]*\|)"
+)
+"""What stands between the plural forms of Laravel and Symfony: `{0} none|{1} one|[2,*] :count`, `one|many`."""
+_LABELLED = re.compile(rf"(?:{_LABEL}|{_INTERVAL})[^|]*(?:\|[ ]*(?:{_LABEL}|{_INTERVAL})[^|]*)+")
+_LABELS = rf"(?:(?<![\s\S])|[ ]*\|[ ]*){_LABEL}"
+"""Of plural forms of Symfony: `one: a day|many: %count% days`."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
 _MARKDOWN = r"(?<![\w*])\*\*(?=[^\s*][^*\n]*\*\*)|(?<=[^\s*])\*\*(?![\w*])|(?<![\w`])`[^`'\s][^`'\n]*`(?!`)"
@@ -78,6 +86,7 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequenc
     tokens: list[_Token | Code] = []
     for part in unit.segments():
         tokens += [part] if isinstance(part, Code) else _split(part, patterns, protect)
+    _match_blocks(tokens)
     _match_tags(tokens)
     _carry_spaces(_join_runs(tokens))
     opened: list[str] = []
@@ -92,6 +101,7 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequenc
 def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> list[_Token | Code]:
     tokens: list[_Token | Code] = []
     position = 0
+    patterns = [*patterns, _LABELS] if _LABELLED.fullmatch(text) else patterns
     known = find_protected(text, in_messages=True, extra=protect) if protect else []
     plain = {span for span, kind, _ in known if kind == "own pattern" and _is_plain(text[slice(*span)], patterns)}
     for span, kind, _ in find_protected(text, in_messages=True, extra=(*protect, *patterns, *_MARKUP)):
@@ -136,6 +146,15 @@ def _decode_entity(content: str) -> str:
     """Return the letter, sign or space of an entity, or an empty text for any other one."""
     character = unescape(content) if content[1] == "#" else html5.get(content[1:], "")
     return character if len(character) == 1 and (character.isalpha() or character in _SIGNS) else ""
+
+
+def _match_blocks(tokens: Sequence[_Token | Code]) -> None:
+    """Make pairs of the first and the last tag of each block of a template."""
+    single = [token for token in tokens if isinstance(token, _Token) and token.kind == "single"]
+    tagged = [(token, tag) for token in single for tag in find_template_tags(token.content)]
+    for first, *_, last in (block for block in match_blocks([tag for _, tag in tagged]) if len(block) > 1):
+        (start, tag), (end, _) = tagged[first], tagged[last]
+        start.kind, start.name, end.kind, end.name = "open", tag.name, "close", tag.name
 
 
 def _match_tags(tokens: Sequence[_Token | Code]) -> None:
@@ -224,7 +243,7 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
     if token.kind == "text":
         builder.add_text(token.content)
     elif token.kind == "open":
-        builder.open(id, token.content, can_copy=token.name not in _NOT_COPIED)
+        builder.open(id, token.content, can_copy=token.name.isalnum() and token.name not in _NOT_COPIED)
         opened.append(id)
     elif token.kind == "close":
         builder.close(opened.pop(), token.content)

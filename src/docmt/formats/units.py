@@ -15,7 +15,9 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
+from docmt.documents.columns import pass_marks
 from docmt.documents.input_formats import FileFormat
+from docmt.documents.template_blocks import SIGNS, find_template_tags, match_blocks
 from docmt.documents.words import has_letters
 
 CodeKind = Literal["open", "close", "single"]
@@ -30,6 +32,7 @@ _MAX_SKIPPED = 100
 _MAX_LINE = 40
 """Characters of a line of an address, or of a heading."""
 _GOES_ON = re.compile(r"[.!?…:;,。！？：；，、][\"'”’»)\]]*$")
+_STOP = re.compile(r"[.!?…]\s")
 BULLET = r"(?:[-*•‣▪–]|\d{1,2}[.)])[ ]+"
 """Mark of a list item in plain text."""
 _NEW_LINE = r"[ ]*(?:\r(?!\n)|\r?\n|(?:\\r)?\\n|<[bB][rR]\s*/?>)(?:[ \t]|\\t)*"
@@ -171,6 +174,7 @@ class UnitBuilder:
             self._marks.add(len(self._codes))
         self._opened.append(len(self._codes))
         self._codes.append(Code(self._length, "open", id, content, can_copy))
+        self._hold_space()
 
     def close(self, id: str, content: str) -> None:
         """Close the pair of this id, and make single codes of all that was opened inside and is not closed."""
@@ -184,6 +188,7 @@ class UnitBuilder:
         start = self._codes[index]
         content = "".join([*(held for place, held in self._readings if place == index), content])
         self._codes.append(Code(self._length, "close", id, content, start.can_copy))
+        self._hold_space()
         if start.offset == self._length:
             self._empty_end = len(self._codes) - 1
         if index in self._marks and len(self._codes) == index + 2:  # with text alone
@@ -231,6 +236,11 @@ class UnitBuilder:
             code = self._codes[self._last_single]
             self._codes[self._last_single] = replace(code, content=code.content.removesuffix(SPACE) + SPACE)
             self._last_single = None
+
+    def _hold_space(self) -> None:
+        """Let the last code have the second of two spaces around it if it is a tag of a template: it may trim one."""
+        if SIGNS.match(self._codes[-1].content):
+            self._last_single = len(self._codes) - 1
 
     def _set_alone(self, index: int) -> None:
         code = self._codes[index]
@@ -355,10 +365,15 @@ def is_last_line(before: str, after: str) -> bool:
 def find_line_spans(unit: Unit) -> Iterator[tuple[int, int]]:
     """Yield the characters of the lines of a unit that end at its end, a column, an empty line, or by `is_last_line`.
 
-    In plain text only lines before an item of a list, or before an empty line and no small letter, end.
+    In plain text only lines before an item of a list, or before an empty line and no small letter, end. So does a line
+    at tags of blocks of templates, see `_find_block_ends`.
     """
+    cuts = _find_block_ends(unit)
     patterns = (_BREAK.match, _EMPTY_LINE.fullmatch, _NEW_ITEM.fullmatch, _COLUMN.match)
-    kinds = [(code.offset, [each(code.content) for each in patterns]) for code in unit.codes if code.kind == "single"]
+    kinds = [
+        (code.offset, [index in cuts or (code.kind == "single" and each(code.content)) for each in patterns])
+        for index, code in enumerate(unit.codes)
+    ]
     breaks = [(offset, kind) for offset, kind in kinds if any(kind)]
     borders = [0, *(offset for offset, _ in breaks), len(unit.text)]
     lines = [unit.text[start:end].strip() for start, end in pairwise(borders)]
@@ -367,8 +382,26 @@ def find_line_spans(unit: Unit) -> Iterator[tuple[int, int]]:
         is_last = is_break and (not before or not after or is_last_line(before, after))
         if is_last or is_item or is_column or (is_empty and not after[:1].islower()):
             yield start, end
-            start = end
+            start = pass_marks(unit.text, end)
     yield start, len(unit.text)
+
+
+def _find_block_ends(unit: Unit) -> set[int]:
+    """Return the codes that are tags of blocks of a template and end a sentence.
+
+    Those of a block within one sentence do not, unless it has alternatives: {% if a %}old{% else %}new{% endif %}, or
+    {{#a}}old{{/a}}{{^a}}new{{/a}}.
+    """
+    tagged = [(index, tag) for index, code in enumerate(unit.codes) for tag in find_template_tags(code.content)]
+    ends, last = set[int](), set[int]()
+    for block in sorted(match_blocks([tag for _, tag in tagged])):
+        codes = {tagged[place][0] for place in block}
+        first, final = (unit.codes[each].offset for each in (min(codes), max(codes)))
+        touches = last and max(last) < min(codes) and not unit.text[unit.codes[max(last)].offset : first].strip()
+        if touches or len(block) != 2 or _STOP.search(unit.text, first, final):
+            ends |= codes | (last if touches else set())
+        last = codes
+    return ends
 
 
 def is_code_style(name: str) -> bool:

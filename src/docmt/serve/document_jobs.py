@@ -167,14 +167,7 @@ class DocumentJobs:
         """Return the state of a job with counts of now."""
         if (job := self._jobs.get(record.id)) is None:
             return record
-        journal = job.journal
-        return replace(
-            record,
-            finished=journal.finished,
-            edited=journal.edited,
-            terms=journal.count_terms(),
-            last_change=journal.last_change,
-        )
+        return replace(record, **job.journal.count_all())
 
     def sources(self, id: str, owner: str) -> Sequence[str]:
         """Return the source sentences of a document."""

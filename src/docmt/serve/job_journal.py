@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, write_all, write_error
 from docmt.decoding.term_report import UNMET, count_statuses, join_uses, make_rows, render_rows, review_terms
-from docmt.decoding.translation_results import ResumePoint, TermUse
+from docmt.decoding.translation_results import EngineUse, ResumePoint, TermUse, sum_uses
 from docmt.documents import Document
 from docmt.serve.file_process import FileContents
 from docmt.terms import Glossary, Term
@@ -155,6 +155,8 @@ class JobJournal:
         """edits after which sentences are translated again, and those that were undone"""
         self.changes: deque[Change] = deque(maxlen=_MAX_CHANGES)
         """changes that can be undone, the last one at the end"""
+        self.engine_use: EngineUse | None = None
+        """what servers took for all translations so far, also for those that were replaced"""
         self.terms: list[UserTerms] = []
         """of the user, the latest ones at the end"""
         self.context: list[str] = []
@@ -229,8 +231,16 @@ class JobJournal:
                 self._points[line["document"]] = ResumePoint(*line["resume"])
 
     def _apply_sentence(
-        self, number: int, target: str = "", error: str = "", terms: Sequence[dict[str, Any]] = (), **values: Any
+        self,
+        number: int,
+        target: str = "",
+        error: str = "",
+        terms: Sequence[dict[str, Any]] = (),
+        engine: Mapping[str, Any] | None = None,
+        **values: Any,
     ) -> None:
+        if engine is not None:
+            self.engine_use = sum_uses([self.engine_use, EngineUse(**engine)])
         sentence = JobSentence(target, error=error, terms=[TermUse(**use) for use in terms], stale=False, **values)
         if error:
             sentence.target, sentence.warnings = self.sources[number], [FAILED]
@@ -362,6 +372,12 @@ class JobJournal:
     def count_terms(self) -> dict[str, int]:
         """Return how many terms were asked and met, and how many others there are by their state."""
         return count_statuses(use.status for sentence in self.sentences for use in sentence.terms)
+
+    def count_all(self) -> dict[str, Any]:
+        """Return the counts of a `JobRecord`."""
+        use = asdict(self.engine_use) if self.engine_use else {}
+        counts = {"finished": self.finished, "edited": self.edited, "terms": self.count_terms(), "engine": use}
+        return counts | {"last_change": self.last_change}
 
     def render_terms(self, name: str) -> str:
         """Return the report of the terms (docs/terms.md). name: of the document."""

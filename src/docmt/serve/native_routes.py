@@ -120,12 +120,12 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
     translated = document.replace_sentences([row.sentence.target for row in rows])
     sentences = []
     for row, source_span, target_span in zip(rows, document.spans(), translated.spans(), strict=True):
-        sentence = {
+        sentence: dict[str, Any] = {
             "source": row.sentence.source,
             "target": row.sentence.target,
             "source_span": source_span,
             "target_span": target_span,
-            "score": row.sentence.score,
+            "score": row.sentence.score if row.sentence.has_score else None,
             "tokens": row.sentence.tokens,
             "warnings": row.warnings,
             "terms": [asdict(use) for use in row.sentence.terms],

@@ -1,0 +1,173 @@
+"""Requests to the server of a profile: JSON over HTTP, sent again when the server cannot answer at the moment."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPResponse
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
+
+from docmt.core.errors import DocmtError, printable
+from docmt.engines.profile import EngineProfile
+from docmt.engines.services import Answer, WrongAnswer, join_stream, make_headers, read_answer
+
+_MOST_BYTES = 16 << 20
+"""Longest answer."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
+"""Seconds before a request is sent again the first time, and at most."""
+_BUSY = frozenset([408, 409, 425, 429, 500, 502, 503, 504, 529])
+"""Status of servers that may answer later."""
+_MISUSED = frozenset([400, 413, 414, 422])
+"""Status for a request that the server does not take, perhaps for its length."""
+_EXCERPT = 200
+_log = logging.getLogger(__name__)
+
+
+class EngineUnavailable(DocmtError):  # noqa: N818 - a state, which may end
+    """The server does not answer, or refuses all requests. `retry_after` is in seconds, `status` that of HTTP."""
+
+    retry_after, status = 30, 503
+
+
+class RefusedRequest(Exception):  # noqa: N818 - it is no fault of docmt
+    """The server does not take this request."""
+
+
+class Cancelled(Exception):  # noqa: N818 - it is no fault
+    """Nobody waits for the answer any more."""
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """A text goes to the address of the profile and nowhere else."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        """Return no request."""
+
+
+class HttpClient:
+    """Client of a server. Safe for threads."""
+
+    def __init__(self, profile: EngineProfile, random_seed: int | None = None) -> None:
+        """Read the key. Raises DocmtError if its variable is not set. random_seed: of the waits."""
+        self._profile, self._random = profile, random.Random(random_seed)
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        self._headers |= {"User-Agent": "docmt", **make_headers(profile, profile.read_key())}
+        # Requests to this machine need no proxy; others have that of the environment.
+        handlers = [ProxyHandler({})] if profile.is_local else []
+        self._opener = build_opener(_NoRedirects(), *handlers)
+
+    def post(self, path: str, body: dict[str, Any], cancelled: threading.Event) -> Answer:
+        """Return the answer to a request.
+
+        Raises EngineUnavailable if the server does not answer after some attempts, or not to this user, RefusedRequest
+        if it does not take the request, and Cancelled.
+        """
+        limits, wait, problem = self._profile.limits, _FIRST_WAIT, ""
+        for attempt in range(limits.attempts):
+            if attempt:
+                pause = min(wait * (1 + self._random.random()), _LONGEST_WAIT)
+                _log.info("%s: %s; asking again in %.1f s", self._profile.name, problem, pause)
+                if cancelled.wait(pause):
+                    raise Cancelled
+            wait = max(wait * 2, _FIRST_WAIT) if attempt else wait
+            if cancelled.is_set():
+                raise Cancelled
+            try:
+                value = self._send(path, body)
+                if isinstance(value, dict) and value.get("error") and "choices" not in value:
+                    raise WrongAnswer(f"it reports an error ({_excerpt(value['error'])})")
+                return read_answer(self._profile.kind, value)
+            except HTTPError as error:
+                problem = self._describe_status(error)
+                if error.code in _MISUSED:
+                    raise RefusedRequest(problem) from None
+                if error.code not in _BUSY:
+                    advice = "correct url, model and key in the profile, and try again"
+                    raise EngineUnavailable(f"{self._profile.name}: {problem}: {advice}") from None
+                wait = max(wait, _read_retry_after(error.headers.get("Retry-After")))
+            except WrongAnswer as error:
+                problem = str(error)
+            except (URLError, HTTPException, OSError, ValueError) as error:
+                reason = error.reason if isinstance(error, URLError) else error
+                problem = f"it cannot be reached ({_excerpt(reason) or type(error).__name__})"
+                if isinstance(error, ValueError) and not isinstance(error, OSError):
+                    problem = "its answer is no JSON"
+        attempts = f"after {limits.attempts} attempts" if limits.attempts > 1 else "at the only attempt"
+        raise EngineUnavailable(f"{self._profile.name} does not answer {attempts}: {problem}: look after the server")
+
+    def _send(self, path: str, body: dict[str, Any]) -> Any:
+        """Return the JSON that answers one request."""
+        deadline = time.monotonic() + self._profile.limits.seconds
+        url = self._profile.url.rstrip("/") + path
+        request = Request(url, json.dumps(body, ensure_ascii=False).encode(), self._headers, method="POST")
+        with self._opener.open(request, timeout=self._profile.limits.seconds) as response:
+            lines = _read_lines(response, deadline)
+            kind = response.headers.get_content_type()
+            if kind == "text/event-stream":
+                texts = (line.decode() for line in lines)
+                return join_stream(line[5:] for line in texts if line.startswith("data:"))
+            if kind == "text/html":
+                raise WrongAnswer("it answers with a web page")
+            return json.loads(b"".join(lines).decode())
+
+    def _describe_status(self, error: HTTPError) -> str:
+        """Return the status of an answer, with what the server says."""
+        if 300 <= error.code < 400:
+            return f"it sends the request on to another address ({_excerpt(error.headers.get('Location'))})"
+        with error:
+            try:
+                text = error.read(_MOST_BYTES).decode("utf-8", "replace")
+            except (HTTPException, OSError):
+                text = ""
+        try:
+            value = json.loads(text)
+            found = value.get("error") or value.get("message") or value.get("detail") or ""
+            text = str(found.get("message", "") if isinstance(found, dict) else found)
+        except (ValueError, AttributeError):
+            text = "" if text.lstrip().startswith("<") else text
+        said = f", {_excerpt(text)}" if text.strip() else ""
+        return f"it answers {error.code}{said}"
+
+
+def _read_lines(response: HTTPResponse, deadline: float) -> Iterator[bytes]:
+    """Yield the lines of an answer. Raises OSError after the deadline, and for one that does not end."""
+    size, rest = 0, b""
+    while block := response.read1(1 << 16):
+        size += len(block)
+        if size > _MOST_BYTES:
+            raise OSError("its answer does not end")
+        if time.monotonic() > deadline:
+            raise TimeoutError("its answer takes too long")
+        *lines, rest = (rest + block).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+    if response.length:
+        raise OSError("its answer ends early")
+    if rest:
+        yield rest
+
+
+def _read_retry_after(value: str | None) -> float:
+    """Return the seconds of a Retry-After header, 0 for none."""
+    if not value:
+        return 0.0
+    try:
+        return float(value)
+    except ValueError:
+        pass
+    try:
+        return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _excerpt(value: Any) -> str:
+    """Return the beginning of what a server says, for a message."""
+    text = printable(" ".join(str(value or "").split()))
+    return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
