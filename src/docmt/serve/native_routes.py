@@ -23,6 +23,7 @@ from docmt.core.files import write_error
 from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
+from docmt.serve.connections import max_connections
 from docmt.serve.file_process import RESULTS
 from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
@@ -490,23 +491,24 @@ def _read_number(text: str) -> int:
 async def stream_events(request: Request) -> Response:
     """Stream the changes of a document. `Last-Event-ID`, or `after` in the query, is the last event that was seen.
 
-    With `stay` in the query, the stream goes on after the end of the translation.
+    With `stay` in the query, the stream goes on after the end of the translation, unless half of the connections do.
     """
     state, owner, id = _identify(request)
     seen = request.headers.get("last-event-id") or request.query_params.get("after", "0")
     after = int(seen) if seen.isascii() and seen.isdecimal() and len(seen) < 13 else 0
     state.jobs.status(id, owner)  # a document that is not there is refused before the stream begins
-    stay = RequestValues(request.query_params).switch("stay")
+    stay = RequestValues(request.query_params).switch("stay") and state.staying < max_connections() // 2
     events = state.jobs.events(id, owner, after, stay)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    stream = _format_events(events, state)
+    stream = _format_events(events, state, stay)
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
-async def _format_events(events: AsyncIterator[JobEvent], state: ServiceState) -> AsyncIterator[str]:
+async def _format_events(events: AsyncIterator[JobEvent], state: ServiceState, stay: bool) -> AsyncIterator[str]:
     """Yield events as text, and a comment in between if there are none for a while."""
     stopping: asyncio.Future[Any] = asyncio.ensure_future(state.stopping.wait())
     coming: asyncio.Future[Any] = asyncio.ensure_future(anext(events))
+    state.staying += stay
     try:
         while not state.stopping.is_set():
             seconds = state.config.heartbeat_seconds
@@ -520,6 +522,7 @@ async def _format_events(events: AsyncIterator[JobEvent], state: ServiceState) -
     except StopAsyncIteration:
         return
     finally:
+        state.staying -= stay
         stopping.cancel()
         coming.cancel()
         await asyncio.gather(stopping, coming, return_exceptions=True)

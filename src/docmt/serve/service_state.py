@@ -91,6 +91,8 @@ class ServiceState:
     """set when the server stops, so that streams end"""
     characters: Counter[str] = field(default_factory=Counter)
     """of texts, by owner, also before a restart"""
+    staying: int = 0
+    """streams of events that go on after the end of their document"""
     arriving: Counter[str] = field(default_factory=Counter)
     """documents that are not jobs yet, by owner"""
     downloads: dict[str, str] = field(default_factory=dict)

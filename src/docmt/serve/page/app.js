@@ -298,7 +298,7 @@ function showStatus(status) {
 
 async function showEnd(status, wasRunning) {
   const ended = job;
-  if (status.error) report(new Error(status.error));
+  if (status.error && wasRunning !== false) report(new Error(status.error)); // once
   await view.drawing;
   if (job !== ended || isRunning()) return;
   view.endStale();
