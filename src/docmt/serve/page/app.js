@@ -44,7 +44,7 @@ const myDocuments = new MyDocuments(element("my-documents"), { describe, remove,
 let models = [];
 let chosenFile = null;
 let glossary = null; // a file
-let job = null; // {feed: {id, after}, status, controller, begun, isUndone}: the open document
+let job = null; // {feed: {id, after}, status, controller, begun, isUndone, changes, opened}: the open document
 let announced = 0;
 let lastChange = Promise.resolve(); // so that each is based on the ones before it
 
@@ -220,6 +220,7 @@ async function showAddress() {
   element("start").hidden = Boolean(id);
   if (!id) return myDocuments.show();
   const opened = { feed: { id, after: 0 }, status: null, controller: new AbortController(), begun: null };
+  opened.changes = new Set(); // that were made here
   job = opened;
   try {
     if (!/^[\w-]+$/.test(id)) throw new service.ServiceError(t("This address names no document."), 404);
@@ -227,6 +228,7 @@ async function showAddress() {
     if (job !== opened) return; // the user has gone elsewhere meanwhile
     remember(id);
     opened.feed.after = last_event;
+    opened.opened = status.last_change;
     view.clear(status.source_language, status.target_language);
     const [source, target] = element("document").querySelectorAll(".heads span");
     source.textContent = `${capitalize(nameLanguage(status.source_language))} · ${describeSize(sentences)}`;
@@ -356,16 +358,16 @@ function readsContext() {
 
 /**
  * Send a change of the open document after earlier ones, and follow what it causes. send: async function of the
- * document's id. Return whether it is still open.
+ * document's id. isNew: whether it can be undone. Return whether the document is still open.
  */
-function change(send, message) {
+function change(send, message, isNew = true) {
   const changed = job;
-  const answer = lastChange.then(() => makeChange(changed, send, message));
+  const answer = lastChange.then(() => makeChange(changed, send, message, isNew));
   lastChange = answer.catch(() => (changed.isUndone = false));
   return answer;
 }
 
-async function makeChange(changed, send, message) {
+async function makeChange(changed, send, message, isNew) {
   const status = await send(changed.feed.id).catch((error) => {
     if (error.sentences && job === changed) {
       error.sentences.forEach(showSentence);
@@ -376,6 +378,7 @@ async function makeChange(changed, send, message) {
   });
   if (job !== changed) return false;
   job.begun = null;
+  if (isNew) job.changes.add(status.last_change);
   status.updated?.forEach((each) => view.put(each));
   showStatus(status);
   announce(message);
@@ -449,7 +452,13 @@ async function searchTerms(values) {
 
 function undo() {
   const undone = Object.assign(job, { isUndone: true });
-  return change((id) => service.undoChange(id, undone.status.last_change), t("The last change was undone."));
+  const send = async (id) => {
+    const { last_change } = undone.status;
+    const isMine = last_change <= undone.opened || undone.changes.has(last_change);
+    if (isMine || confirm(t("The last change was made elsewhere. Undo it?"))) return service.undoChange(id, last_change);
+    throw new Error(t("Nothing was undone."));
+  };
+  return change(send, t("The last change was undone."), false);
 }
 
 /** Take the translations of a reviewed XLIFF file over, and tell what was left out. */
@@ -552,7 +561,7 @@ function listenToButtons() {
   on("glossary", "change", () => chooseGlossary(element("glossary").files[0]));
   on("no-glossary", "click", () => chooseGlossary(null));
   on("stop", "click", stop);
-  on("resume", "click", () => change(service.resumeDocument, t("The translation goes on.")));
+  on("resume", "click", () => change(service.resumeDocument, t("The translation goes on."), false));
   on("undo", "click", undo);
   on("reviewed", "change", () => uploadReviewed(element("reviewed").files[0]));
   on("delete", "click", async () => (await remove(job.feed.id)) && (location.hash = ""));
