@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from itertools import chain
@@ -35,7 +36,7 @@ from docmt.documents.words import find_words
 from docmt.engines.http_client import EngineUnavailable, HttpClient
 from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
-from docmt.engines.sentence_requests import SentenceRequests, make_sentence
+from docmt.engines.sentence_requests import SentenceRequests, UntranslatedSentence, make_sentence
 from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
@@ -66,6 +67,7 @@ class EndpointTranslator(DocumentTranslator):
         self.profile = read_profile(profile) if isinstance(profile, str) else profile
         self.languages, self.patterns = self.profile.languages, tuple(protect or ())
         server = Server(self.profile, HttpClient(self.profile))
+        server.check_aligner()
         self._requests = SentenceRequests(server, self.patterns, protect is not None)
         self.memory: Memory | None = None
 
@@ -185,13 +187,21 @@ class EndpointTranslator(DocumentTranslator):
         answers: Answers = SimpleQueue()
         cancelled = threading.Event()
         left, running = float("inf") if tokens is None else tokens, 0
+        rest, begun = iter(documents), list[OpenText]()  # few are begun, of however many
         try:
             while True:
-                for document in documents:
-                    while left > 0 and running < self.profile.limits.requests and (taken := document.take()):
-                        left, running = left - document.cost(taken[0]), running + 1
-                        arguments = document, *taken, answers, cancelled
-                        threading.Thread(target=self._work, args=arguments, daemon=True).start()
+                while left > 0 and running < self.profile.limits.requests:
+                    found = next(((each, taken) for each in begun if (taken := each.take())), None)
+                    if found is None:
+                        begun = [each for each in begun if each.next < len(each.document)]
+                        if (new := next(rest, None)) is None:
+                            break
+                        begun.append(new)
+                        continue
+                    document, taken = found
+                    left, running = left - document.cost(taken[0]), running + 1
+                    arguments = document, *taken, answers, cancelled
+                    threading.Thread(target=self._work, args=arguments, daemon=True).start()
                 if not running:
                     return
                 document, number, result = self._wait(answers)
@@ -291,8 +301,9 @@ class EndpointTranslator(DocumentTranslator):
             found[number] = replace(make_sentence(source, targets[number]), terms=tuple(uses))
             if any(use.status in ("lost", "forbidden") for use in uses):
                 between_steps()
-                new, _ = self._requests.translate(source, text.make_question(number), threading.Event())
-                found[number] = replace(new, terms=tuple(_mark_second(new.terms)))
+                with suppress(UntranslatedSentence):  # the translation stays
+                    new, _ = self._requests.translate(source, text.make_question(number), threading.Event())
+                    found[number] = replace(new, terms=tuple(_mark_second(new.terms)))
         return found
 
 

@@ -93,9 +93,9 @@ class OpenText:
         start = 0 if number <= most else -(-(number - most) // step) * step
         sources = self.document.sentences
         before = [
-            self.requests.make_turn(sources[n], self.targets[n])
+            self.requests.make_turn(sources[n], self.targets.get(n, ""))
             for n in range(start, number if most else start)
-            if self.targets.get(n)
+            if self.targets.get(n) or not self.requests.reads_targets
         ]
         text = unwrap_lines(sources[number]).strip()
         terms = self.requests.describe_terms(text)

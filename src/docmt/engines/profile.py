@@ -5,7 +5,9 @@ A file names a packaged profile (`profile: chat`) and sets what differs.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
@@ -18,7 +20,8 @@ import yaml
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import json_checksum
-from docmt.core.settings import MANY, OptionError, build, check_fields, quote, ranged, read_yaml
+from docmt.core.plain_text import read_text
+from docmt.core.settings import MANY, Excludes, OptionError, build, check_fields, quote, ranged, read_yaml
 from docmt.formats.language_codes import language_names, primary_language
 
 PREFIX = "endpoint:"
@@ -26,6 +29,16 @@ PREFIX = "endpoint:"
 ServiceKind = Literal["chat", "completion", "libretranslate", "deepl", "docmt"]
 _KEYS = ("key", "api_key", "apikey", "token", "password", "authorization")
 _MODEL_KINDS = ("chat", "completion")
+_TEXTS = ("messages", "prompt", "q", "text", "sentences")
+"""Fields of requests that have a sentence."""
+_OF_MODELS = "prompt temperature seed stream log_probabilities context.source_characters limits.answer_tokens prices"
+_WITHOUT_EFFECT = {
+    "completion": "prompt.system prompt.document context log_probabilities",
+    "libretranslate": f"{_OF_MODELS} context.sentences",
+    "deepl": _OF_MODELS,
+    "docmt": _OF_MODELS,
+}
+"""Options that change nothing, by kind."""
 
 
 @dataclass(frozen=True)
@@ -110,20 +123,36 @@ class EngineProfile:
     limits: EngineLimits = EngineLimits()
     prices: EnginePrices = EnginePrices()
 
+    option_rules = tuple(
+        Excludes(name, f"kind {kind}") for kind, names in _WITHOUT_EFFECT.items() for name in names.split()
+    )
+
     def __post_init__(self) -> None:
         """Check the fields."""
         check_fields(self, "")
         for group in ("context", "limits", "prices"):
             check_fields(getattr(self, group), f"{group}.")
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        for name in ("source_language", "target_language"):
+            if not getattr(self, name):
+                raise OptionError(name, "is empty: give the code of the language")
+        try:
+            parts = urlsplit(self.url)
+            is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            parts.hostname.encode("idna") if parts.hostname else None
+        except ValueError:
+            is_address = False
+        if not is_address or not self.url.isascii() or not self.url.isprintable() or " " in self.url:
             raise OptionError("url", f"is {quote(self.url)}: give an address such as http://localhost:11434/v1")
         if parts.username or parts.password or parts.query or parts.fragment:
             raise OptionError("url", "has more than host and path: name the variable of the key with key_variable")
         if self.kind in _MODEL_KINDS and not self.model:
             raise OptionError("model", "is empty: give the name of the model on the server")
-        if self.log_probabilities and self.kind != "chat":
-            raise OptionError("log_probabilities", f"has no effect with kind {self.kind}: leave it out")
+        for name, place in (("turn", "text"), ("document", "document"), ("terms", "terms")):
+            value = getattr(self.prompt, name)
+            if (value or name == "turn") and f"{{{place}}}" not in json.dumps(value):
+                raise OptionError(f"prompt.{name}", f"has no place for it: add {{{place}}}")
+        if wrong := [name for name in self.extra if name in _TEXTS]:
+            raise OptionError(f"extra.{wrong[0]}", "is the place of the sentence: leave it out")
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -144,6 +173,10 @@ class EngineProfile:
         key = os.environ.get(self.key_variable, "") if self.key_variable else ""
         if self.key_variable and not key.strip():
             raise DocmtError(f"{self.name} needs a key: set the environment variable {self.key_variable}")
+        if not re.fullmatch("[!-~]*", key.strip()):
+            raise DocmtError(
+                f"{self.name}: {self.key_variable} has characters that no key has: set it to the key alone"
+            )
         return key.strip()
 
     def describe(self) -> dict[str, Any]:
@@ -188,36 +221,39 @@ def read_profile(model: str) -> EngineProfile:
     Raises DocmtError for a file that cannot be read, names no packaged profile, has wrong settings, or has a key in it.
     """
     path = model.removeprefix(PREFIX)
-    if path in list_profiles() and not Path(path).exists():
+    if not path or (path in list_profiles() and not Path(path).exists()):
         raise DocmtError(
-            f"{model} names no server: write a YAML file with profile: {path}, url, source_language and "
+            f"{model} names no server: write a YAML file with profile: {path or 'chat'}, url, source_language and "
             "target_language, and name that"
         )
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise DocmtError(f"{path} is no profile: write `option: value` lines, such as url: http://localhost:11434/v1")
-    for name in values:
+    for name in (*values, *(values["extra"] if isinstance(values.get("extra"), dict) else ())):
         if name.lower().replace("-", "_") in _KEYS:
             raise DocmtError(f"{path}: {name} does not belong in a file: set key_variable to the variable that has it")
-    base = values.pop("profile", None) or "chat"
+    kind = values.get("kind")
+    base = values.pop("profile", None) or (kind if kind in list_profiles() else "chat")
     if base not in list_profiles():
         raise DocmtError(f"{path}: profile is {quote(base)}: choose one of {', '.join(list_profiles())}")
-    packaged = read_yaml(str(files("docmt.engines").joinpath("profiles", f"{base}.yaml")))
+    file = str(files("docmt.engines").joinpath("profiles", f"{base}.yaml"))
+    packaged = read_yaml(file)
     merged = packaged | values
     for group, settings in packaged.items():
         if isinstance(settings, dict) and isinstance(values.get(group), dict):
             merged[group] = settings | values[group]
-    extra = _read_scalars(merged.pop("extra", None) or {})
-    if not isinstance(extra, dict):
-        raise DocmtError(f"{path}: extra is {quote(extra)}: give fields of the request, each with its value")
+    extra = _read_extra(file) | _read_extra(path)
     merged.setdefault("name", Path(path).name.removesuffix(".yaml").removesuffix(".yml"))
     return build(EngineProfile, merged | {"extra": extra}, path)
 
 
-def _read_scalars(value: Any) -> Any:
-    """Return a value of YAML with numbers and truth values in place of their texts."""
-    if isinstance(value, dict):
-        return {name: _read_scalars(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return list(map(_read_scalars, value))
-    return yaml.safe_load(value) if isinstance(value, str) else value
+def _read_extra(path: str) -> dict[str, Any]:
+    """Return the further fields of a profile, with the types of YAML. Raises DocmtError for what is no JSON."""
+    try:
+        extra = yaml.safe_load(read_text(path)).get("extra") or {}
+        json.dumps(extra, allow_nan=False)
+    except (yaml.YAMLError, TypeError, ValueError):
+        raise DocmtError(f"{path}: extra has a value that JSON does not have: write text in quotes") from None
+    if not isinstance(extra, dict):
+        raise DocmtError(f"{path}: extra is {quote(extra)}: give fields of the request, each with its value")
+    return extra

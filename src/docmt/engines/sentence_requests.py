@@ -31,6 +31,10 @@ TOKEN_CHARACTERS = 3
 """Characters of a token, about."""
 
 
+class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt
+    """No answer for a sentence is a translation."""
+
+
 @dataclass
 class _Candidate:
     """An answer that may be a translation."""
@@ -96,7 +100,7 @@ class SentenceRequests:
             try:
                 answer, count = self.server.ask(path, body, cancelled)
             except RefusedRequest as error:
-                fault = str(error)
+                fault, use = str(error), self.add_use(use, Answer(""), 1)
                 continue
             use = self.add_use(use, answer, count)
             text = clean_answer(answer.text, question.text)
@@ -111,7 +115,9 @@ class SentenceRequests:
             wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet]
             fault = f"it lacks {', '.join([*best.losses, *wanted])}"
         if best is None:
-            raise DocmtError(f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}")
+            raise UntranslatedSentence(
+                f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}"
+            )
         scored = best.log_probability is not None
         return TranslatedSentence(
             source,

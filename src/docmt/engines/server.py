@@ -8,12 +8,15 @@ import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from docmt.checkpoint.model_names import find_named_model
+from docmt.core.errors import DocmtError
 from docmt.engines.http_client import EngineUnavailable, HttpClient
 from docmt.engines.profile import EngineProfile
 from docmt.engines.services import Answer
+from docmt.formats.language_codes import is_same_language, primary_language
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -31,7 +34,7 @@ class Server:
 
     profile: EngineProfile
     client: HttpClient
-    answers: OrderedDict[str, Answer] = field(default_factory=OrderedDict)
+    answers: OrderedDict[bytes, Answer] = field(default_factory=OrderedDict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     error: EngineUnavailable | None = None
     rests_until: float = 0.0
@@ -51,7 +54,7 @@ class Server:
 
     def ask(self, path: str, body: dict[str, Any], cancelled: threading.Event) -> tuple[Answer, int]:
         """Return the answer to a request, and 1, or 0 if it was kept."""
-        key = json.dumps([path, body], sort_keys=True)
+        key = _make_key(path, body)
         with self.lock:
             if key in self.answers:
                 self.answers.move_to_end(key)
@@ -69,18 +72,31 @@ class Server:
     def forget(self, path: str, body: dict[str, Any]) -> None:
         """Drop an answer that is no translation."""
         with self.lock:
-            self.answers.pop(json.dumps([path, body], sort_keys=True), None)
+            self.answers.pop(_make_key(path, body), None)
+
+    def check_aligner(self) -> None:
+        """Raise DocmtError if the profile names a model that is not there, or for other languages."""
+        name, languages = self.profile.aligner, self.profile.languages
+        if name in ("auto", "none"):
+            return
+        from docmt.checkpoint.model_directory import read_tokenizer_and_languages  # torch loads slowly
+        from docmt.checkpoint.model_names import parse_model_paths
+
+        found = read_tokenizer_and_languages(parse_model_paths(name))[1]
+        if not all(map(is_same_language, languages, found)):
+            raise DocmtError(
+                f"{self.profile.name}: aligner {name} is for {'-'.join(found)}, not {'-'.join(languages)}: name another"
+            )
 
     def load_aligner(self) -> Translator | None:
         """Return the model that links words, or None. Raises DocmtError if the profile names one that is not there."""
         if self.has_aligner is None:
-            name, (source, target) = self.profile.aligner, self.profile.languages
+            name, (source, target) = self.profile.aligner, map(primary_language, self.profile.languages)
             path: Any = None
             if name == "auto":
                 path = find_named_model(f"{source}-{target}-sentence") or find_named_model(f"{source}-{target}")
             elif name != "none":
                 path = name
-            self.has_aligner = path is not None
             if path is not None:
                 from docmt.decoding import Translator  # torch loads slowly
 
@@ -91,4 +107,10 @@ class Server:
                     "profile names one)",
                     *(source, target),
                 )
+            self.has_aligner = path is not None
         return self.aligner
+
+
+def _make_key(path: str, body: dict[str, Any]) -> bytes:
+    """Return what stands for a request, which may be long."""
+    return blake2b(json.dumps([path, body], sort_keys=True).encode()).digest()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from docmt.engines.profile import EngineProfile
+from docmt.formats.language_codes import primary_language
 
 _LEAST_TOKENS, _TOKENS_PER_CHARACTER = 128, 2
 """Tokens of an answer without a limit of its own."""
+_MOST_TOKENS = 1 << 40
+"""Larger counts of a server are no counts."""
 
 
 class WrongAnswer(Exception):  # noqa: N818 - it is no fault of docmt
@@ -60,13 +64,12 @@ def make_request(profile: EngineProfile, question: Question) -> tuple[str, dict[
     if profile.kind == "chat":
         return "/chat/completions", _sampling(profile, question) | {"messages": _make_messages(profile, question)}
     if profile.kind == "completion":
-        prompt = profile.fill(profile.prompt.turn, text=question.text)
-        return "/completions", _sampling(profile, question) | {"prompt": prompt}
+        return "/completions", _sampling(profile, question) | {"prompt": _make_turn(profile, question)}
     texts, targets = [each.text for each in question.before], [each.target for each in question.before]
     if profile.kind == "libretranslate":
         return "/translate", {"q": question.text, "source": source, "target": target, "format": "text", **profile.extra}
     if profile.kind == "deepl":
-        body = {"text": [question.text], "source_lang": source.upper(), "target_lang": target.upper()}
+        body = {"text": [question.text], "source_lang": primary_language(source).upper(), "target_lang": target.upper()}
         return "/v2/translate", body | ({"context": " ".join(texts)} if texts else {}) | dict(profile.extra)
     body = {"sentences": [question.text], "source": source, "target": target}
     body |= {"context": texts, "context_targets": targets} if texts else {}
@@ -102,13 +105,20 @@ def _make_messages(profile: EngineProfile, question: Question) -> list[dict[str,
     for turn in question.before:
         messages.append({"role": "user", "content": profile.fill(prompt.turn, text=turn.text + turn.terms)})
         messages.append({"role": "assistant", "content": turn.target})
-    fault = profile.fill(prompt.again, fault=question.fault) if question.fault else ""
-    text = question.text + question.terms + fault
-    return [*messages, {"role": "user", "content": profile.fill(prompt.turn, text=text)}]
+    return [*messages, {"role": "user", "content": _make_turn(profile, question)}]
+
+
+def _make_turn(profile: EngineProfile, question: Question) -> Any:
+    """Return the message for a sentence."""
+    fault = profile.fill(profile.prompt.again, fault=question.fault) if question.fault else ""
+    return profile.fill(profile.prompt.turn, text=question.text + question.terms + fault)
 
 
 def read_answer(kind: str, value: Any) -> Answer:
     """Return the answer in the JSON of a server. Raises WrongAnswer if there is none."""
+    if isinstance(value, dict) and value.get("error") and "choices" not in value:
+        error = value["error"]
+        raise WrongAnswer(f"it reports an error ({error.get('message', error) if isinstance(error, dict) else error})")
     try:
         if kind in ("chat", "completion"):
             return _read_choice(value)
@@ -117,49 +127,66 @@ def read_answer(kind: str, value: Any) -> Answer:
             "deepl": lambda: value["translations"][0]["text"],
             "docmt": lambda: value["sentences"][0]["target"],
         }[kind]()
-        if kind == "deepl" and len(value["translations"]) != 1:
-            raise WrongAnswer(f"{len(value['translations'])} translations for one sentence")
+        if kind != "libretranslate" and (count := len(value["translations" if kind == "deepl" else "sentences"])) != 1:
+            raise WrongAnswer(f"it gives {count} translations for one sentence")
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise WrongAnswer("its answer has no translation") from error
     if not isinstance(text, str):
         raise WrongAnswer("its answer has no translation")
-    return Answer(text)
+    return Answer(_join_surrogates(text))
 
 
 def _read_choice(value: Any) -> Answer:
     """Return the answer of a server with the interface of OpenAI."""
-    (choice,) = value["choices"][:1]
+    choice = value["choices"][0]
     message = choice.get("message") or {}
     text = message.get("content") if "message" in choice else choice.get("text")
     if isinstance(text, list):  # content in parts
         text = "".join(part.get("text", "") for part in text if part.get("type") == "text")
-    if text is None and message.get("refusal"):
-        text = message["refusal"]
+    if text is None and message:  # a refusal, or thoughts without an end
+        text = message.get("refusal") or ""
     if not isinstance(text, str):
         raise WrongAnswer("its answer has no text")
-    usage = value.get("usage") or {}
-    counts = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    tokens = [count if isinstance(count, int) and count >= 0 else 0 for count in counts]
-    rows = (choice.get("logprobs") or {}).get("content") or ()
-    scores = [row["logprob"] for row in rows]
-    total = float(sum(scores)) if scores else None
-    return Answer(text, tokens[0], tokens[1], choice.get("finish_reason") == "length", total)
+    usage = value.get("usage")
+    counts = [usage.get(name) if isinstance(usage, dict) else 0 for name in ("prompt_tokens", "completion_tokens")]
+    tokens = [count if isinstance(count, int) and 0 <= count <= _MOST_TOKENS else 0 for count in counts]
+    is_cut = choice.get("finish_reason") in ("length", "content_filter")
+    return Answer(_join_surrogates(text), tokens[0], tokens[1], is_cut, _sum_scores(choice.get("logprobs")))
+
+
+def _sum_scores(values: Any) -> float | None:
+    """Return the log-probability of an answer, None without finite ones of all tokens."""
+    try:
+        total = float(sum(row["logprob"] for row in values["content"]))
+    except (KeyError, TypeError, OverflowError):
+        return None
+    return total if values["content"] and math.isfinite(total) else None
+
+
+def _join_surrogates(text: str) -> str:
+    """Return a text whose pairs of surrogates, which pieces may divide, are characters; others are replaced."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def join_stream(events: Iterable[str]) -> dict[str, Any]:
     """Return the answer of a server that sends it in pieces, as if it had come at once. events: lines of JSON."""
     text, usage, reason, rows = "", None, "", list[Any]()
-    for event in events:
+    for event in filter(str.strip, events):
         if event.strip() == "[DONE]":
             reason = reason or "stop"
             break
         value = json.loads(event)
-        if "error" in value:
-            return dict(value)
-        usage = value.get("usage") or usage
-        for choice in value.get("choices", [])[:1]:
-            text += (choice.get("delta") or {}).get("content") or choice.get("text") or ""
-            reason = choice.get("finish_reason") or reason
-            rows += (choice.get("logprobs") or {}).get("content") or []
+        try:
+            if value.get("error"):
+                return {"error": value["error"]}
+            usage = value.get("usage") or usage
+            for choice in (value.get("choices") or [])[:1]:
+                text += (choice.get("delta") or {}).get("content") or choice.get("text") or ""
+                reason = choice.get("finish_reason") or reason
+                rows += (choice.get("logprobs") or {}).get("content") or []
+        except (TypeError, AttributeError) as error:
+            raise WrongAnswer("its answer has no translation") from error
+    if not reason:
+        raise WrongAnswer("its answer ends early")
     choice = {"message": {"content": text}, "finish_reason": reason, "logprobs": {"content": rows}}
-    return {"choices": [choice], "usage": usage} if reason else {}  # else it ends early
+    return {"choices": [choice], "usage": usage}
