@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 import shutil
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
@@ -500,12 +501,13 @@ async def stream_events(request: Request) -> Response:
     stay = RequestValues(request.query_params).switch("stay") and state.staying < max_connections() // 2
     events = state.jobs.events(id, owner, after, stay)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    stream = _format_events(events, state, stay)
+    stream = _format_events(request, events, stay)
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
-async def _format_events(events: AsyncIterator[JobEvent], state: ServiceState, stay: bool) -> AsyncIterator[str]:
-    """Yield events as text, and a comment in between if there are none for a while."""
+async def _format_events(request: Request, events: AsyncIterator[JobEvent], stay: bool) -> AsyncIterator[str]:
+    """Yield events as text, and a comment in between if there are none for a while. A key that is revoked ends them."""
+    state, checked = get_state(request), time.monotonic()
     stopping: asyncio.Future[Any] = asyncio.ensure_future(state.stopping.wait())
     coming: asyncio.Future[Any] = asyncio.ensure_future(anext(events))
     state.staying += stay
@@ -513,13 +515,16 @@ async def _format_events(events: AsyncIterator[JobEvent], state: ServiceState, s
         while not state.stopping.is_set():
             seconds = state.config.heartbeat_seconds
             await asyncio.wait({coming, stopping}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if time.monotonic() - checked >= seconds:
+                checked = time.monotonic()
+                state.find_owner(request)
             if coming.done():
                 event: JobEvent = coming.result()
                 coming = asyncio.ensure_future(anext(events))
                 yield f"id: {event.id}\nevent: {event.name}\ndata: {json.dumps(event.data)}\n\n"
             else:
                 yield ": still here\n\n"
-    except StopAsyncIteration:
+    except (StopAsyncIteration, RequestError):
         return
     finally:
         state.staying -= stay
