@@ -15,7 +15,7 @@ from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
 """What stands above the base of a ruby in HTML."""
-TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
+TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->|&lt;/?[A-Za-z](?:[^&<>]|&quot;){0,99}&gt;"""
 """Of HTML, and those of components: <b>, <0>."""
 ENTITIES = r"&(?:\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 """Of HTML."""
@@ -53,8 +53,8 @@ _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,
 _WORD_LIKE = re.compile(
     r"[ ]?(?:`|!\[|\[(?!\^)|[{@$:+%\\]|<(?:code|kbd|samp|var|img|input)\b|<[\w.+-]+[:@]|<%)", re.IGNORECASE
 )
-_PART, _PART_BEFORE = re.compile(r"[-/'’]?[^\W\d_]"), re.compile(r"[^\W\d_][-/]?\Z")
-"""Beside a placeholder that is a part of a word: {n}-day, {name}'s."""
+_PART, _PART_BEFORE = re.compile(r"[-/'’][^\W\d_]|(?:st|nd|rd|th|e?s|px|x)(?!\w)"), re.compile(r"[^\W\d_][-/]\Z")
+"""Beside a placeholder that is a part of a word: {n}-day, {name}'s, {n}th."""
 _TIGHT = re.compile(r"[-–/:.+×=_~]")
 """Between placeholders that stay together: {hours}:{minutes}."""
 _OPENING = "([{«„“‘¿¡\"'"
