@@ -15,8 +15,9 @@ from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
 """What stands above the base of a ruby in HTML."""
-TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->|&lt;/?[A-Za-z](?:[^&<>]|&quot;){0,99}&gt;"""
+TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
 """Of HTML, and those of components: <b>, <0>."""
+_ESCAPED_TAGS = r"&lt;/?[A-Za-z](?:[^&<>]|&quot;){0,99}&gt;"
 ENTITIES = r"&(?:\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 """Of HTML."""
 LINE_BREAKS = (
@@ -37,7 +38,7 @@ PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
 _MARKDOWN = r"(?<![\w*])\*\*(?=[^\s*][^*\n]*\*\*)|(?<=[^\s*])\*\*(?![\w*])|(?<![\w`])`[^`'\s][^`'\n]*`(?!`)"
 """Bold text and code."""
-_MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, ENTITIES, _MARKDOWN)
+_MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, _ESCAPED_TAGS, ENTITIES, _MARKDOWN)
 _PLACEHOLDERS = ("own pattern", "template tag", "tag", "placeholder", "message placeholder")
 """Kinds of protected text that are codes. The others are protected in the sentences."""
 
