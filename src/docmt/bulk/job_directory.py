@@ -35,6 +35,7 @@ from docmt.core.files import find_leftovers, host_id, read_bytes, read_json, wri
 from docmt.core.plain_text import write_bytes
 from docmt.core.progress import format_time
 from docmt.decoding.term_report import summarize_terms
+from docmt.decoding.translation_results import EngineUse, sum_uses
 
 PLAN = "plan"
 """Name of the claim to plan a job."""
@@ -83,6 +84,8 @@ class ShardFacts:
     """terms of each state, see `TermStatus`"""
     files: list[str] = field(default_factory=list)
     """paths of its translations below `output`"""
+    engine: dict[str, Any] = field(default_factory=dict)
+    """what a server took (`EngineUse`)"""
 
 
 @dataclass(frozen=True)
@@ -363,6 +366,8 @@ class JobStatus:
     """documents with each warning"""
     terms: tuple[tuple[str, int], ...] = ()
     """terms of each state, see `TermStatus`"""
+    engine: EngineUse | None = None
+    """what a server took"""
     deleted: tuple[str, ...] = ()
     """results that were there and have been deleted; their shards do not count as done"""
 
@@ -388,7 +393,9 @@ class JobStatus:
         """Return the result in one line."""
         failed = f"; {self.failed:,} failed, see {self.path}/failed" if self.failed else ""
         terms = f"; {summarize_terms(dict(self.terms))}" if self.terms else ""
-        return f"{self.path}: {self.translated:,} of {self.documents:,} documents are translated{failed}{terms}"
+        engine = f"; {self.engine}" if self.engine else ""
+        done = f"{self.translated:,} of {self.documents:,} documents are translated"
+        return f"{self.path}: {done}{failed}{terms}{engine}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
@@ -446,5 +453,6 @@ def read_status(job: JobDirectory) -> JobStatus:
         seconds=sum(each.seconds for each in facts.values()),
         warnings=tuple(sorted(warnings.items())),
         terms=tuple(sorted(terms.items())),
+        engine=sum_uses(EngineUse(**each.engine) for each in facts.values() if each.engine),
         deleted=tuple(file for name in sorted(deleted) for file in deleted[name]),
     )
