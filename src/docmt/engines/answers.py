@@ -28,7 +28,7 @@ _REFUSAL = re.compile(
     r"|\bI (?:can(?:no|['’])t|will not|won['’]t) (?:help|assist|translate|provide|fulfill)\b",
     re.IGNORECASE,
 )
-_CONTROL, _BROKEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]"), re.compile("[\ufffd-\uffff]")
+_BROKEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ufffd-\uffff]")
 _WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
 """Characters of Chinese, Japanese and Korean, which have about as much in them as three of others."""
 _LONGEST, _SHORTEST, _ALLOWANCE = 4.0, 0.1, 40
@@ -72,10 +72,8 @@ def find_fault(answer: Answer, text: str, source: str, languages: tuple[str, str
         return "it is empty" if not text else "it has no words"
     if len(text.splitlines()) > 1:
         return f"it has {len(text.splitlines())} lines instead of one"
-    if set(_CONTROL.findall(text)) - set(source):
-        return "it has control characters"
     if set(_BROKEN.findall(text)) - set(source):
-        return "it has broken characters"
+        return "it has control or broken characters"
     patterns = [_MARKERS, _REMARK] if primary_language(languages[1]) == "en" else [_MARKERS, _REMARK, _REFUSAL]
     for pattern in patterns:
         if pattern.search(text) and not pattern.search(source):
