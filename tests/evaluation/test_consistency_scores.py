@@ -8,7 +8,7 @@ import pytest
 from commands import call
 
 from docmt.evaluation import MetricConfig, SignificanceConfig, compare, evaluate_documents
-from docmt.evaluation.consistency_scores import ConsistencyTask, count_consistency
+from docmt.evaluation.consistency_scores import score_consistency
 
 WORDS = {"Parliament": ["Ratsaal", "Kammer"], "budget": ["Haushalt", "Etat"], "minister": ["Ressortchef", "Minister"]}
 
@@ -32,7 +32,7 @@ def make_documents(seed, share):
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_rates_are_those_of_the_words(share):
     sources, translations, uses = make_documents(1, share)
-    scores = ConsistencyTask(sources, ("en", "de")).score(translations, translations)
+    scores = score_consistency(sources, translations, translations, ("en", "de"))
     repeated = [words for used in uses for words in used.values() if len(words) > 1]
     most = sum(max(Counter(words).values()) for words in repeated)
     first = sum(words[1:].count(words[0]) for words in repeated)
@@ -40,13 +40,24 @@ def test_rates_are_those_of_the_words(share):
     assert scores["ltcr"].score == pytest.approx(100 * most / total)
     assert scores["ltcr_1"].score == pytest.approx(100 * first / (total - len(repeated)))
     assert scores["ltcr"].reference == scores["ltcr"].score
-    assert scores["ltcr"].signature == f"reference:{scores['ltcr'].score:.2f}|known:{total}"
+    assert scores["ltcr"].signature == f"reference:{scores['ltcr'].score:.2f}|counted:{total}"
     assert scores["ltcr"].statistics.shape == (12, 2)
 
 
-def test_a_first_rendering_counts_only_for_later_ones():
-    assert count_consistency([["a", "b", "b"], ["c"], ["d", "d"]]) == [(5, 4), (3, 1)]
-    assert count_consistency([]) == [(0, 0), (0, 0)]
+def test_an_occurrence_without_a_link_counts_if_the_usual_translation_stands_there():
+    sources, translations, _ = make_documents(4, 0.0)
+    sources.append(
+        ["The budget is here.", "The budget is good.", "The budget of the budget is bad.", "It is a budget."]
+    )
+    translations.append(
+        ["Der Etat ist da.", "Der Haushalt ist gut.", "Der Haushalt des Haushalt ist schlecht.", "Es ist."]
+    )
+    scores = score_consistency(sources, translations, translations, ("en", "de"))
+    assert scores["ltcr"].statistics[-1].tolist() == [5, 3], "of five three are the usual one"
+    assert scores["ltcr_1"].statistics[-1].tolist() == [4, 0], "none of the others is the first one"
+    translations[-1][2] = "Der Haushalt ist fad."
+    changed = score_consistency(sources, translations, translations, ("en", "de"))
+    assert changed["ltcr"].statistics[-1].tolist() == [5, 2]
 
 
 def test_a_more_consistent_system_is_found(tmp_path):
@@ -68,7 +79,7 @@ def test_a_more_consistent_system_is_found(tmp_path):
 
 def test_intervals_are_drawn_over_documents():
     sources, translations, _ = make_documents(3, 0.3)
-    scores = ConsistencyTask(sources, ("en", "de")).score(translations, translations)
+    scores = score_consistency(sources, translations, translations, ("en", "de"))
     evaluation = evaluate_documents(translations, translations, MetricConfig(names=["ltcr"]))
     evaluations = dict.fromkeys("ab", replace(evaluation, metrics={"ltcr": scores["ltcr"]}))
     config = SignificanceConfig(samples=200, resample="sentences")

@@ -9,6 +9,7 @@ import sacrebleu
 from benchmarks.output_alignment import change_sentences, measure_links
 from commands import call
 
+from docmt.core.errors import DocmtError
 from docmt.evaluation import MetricConfig, align_output, evaluate_documents
 from docmt.evaluation.output_alignment import find_paragraphs
 
@@ -63,6 +64,12 @@ def test_a_document_without_text_is_omitted():
     sources, references = make_corpus(7, documents=2)
     output = align_output(sources, [[], references[1]], references)
     assert output.shares.omitted == 12 and output.texts[0] == [""] * 12
+
+
+def test_a_reference_with_other_lines_is_refused():
+    sources, references = make_corpus(7, documents=2)
+    with pytest.raises(DocmtError, match="the source has other sentences than the reference"):
+        align_output(sources, references, [references[0][1:], references[1]])
 
 
 def test_paragraphs():

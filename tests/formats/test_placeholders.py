@@ -241,3 +241,19 @@ def test_plural_forms_are_sentences(text, forms):
 def test_plural_forms_of_a_message_are_sentences_of_their_own(text, sentences):
     unit = hide(text)
     assert [unit.text[start:end] for start, end in find_sentences(unit, "en", ())] == sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "visible", "contents"),
+    [
+        ("It is {hours}:{minutes} now", "It is now", ["{hours}:{minutes} "]),
+        ("Copy {a}/{b}/{c}", "Copy", [" {a}/{b}/{c}"]),
+        ("Read {a}, {b}.", "Read,.", [" {a}", " {b}"]),
+        ("A {n}-day trip", "A {n}-day trip", []),
+        ("The {name}'s item/{id} is the {n}th", "The {name}'s item/{id} is the {n}th", []),
+        ("&Open :name's %s", "Open's", ["&", " :name", " %s"]),
+    ],
+)
+def test_placeholders_that_are_parts_of_words_or_belong_together(text, visible, contents):
+    unit = hide(text)
+    assert (unit.text, [code.content for code in unit.codes]) == (visible, contents)

@@ -44,6 +44,12 @@ def find_template_tags(text: str) -> Iterator[TemplateTag]:
         yield TemplateTag(tag.span(), kind["kind"], name, "alone" in kind)
 
 
+def find_blocks(contents: Sequence[str]) -> list[list[int]]:
+    """Return the indices of the contents of codes that are the tags of each block, see `match_blocks`."""
+    tagged = [(index, tag) for index, content in enumerate(contents) for tag in find_template_tags(content)]
+    return [[tagged[place][0] for place in block] for block in match_blocks([tag for _, tag in tagged])]
+
+
 def match_blocks(tags: Sequence[TemplateTag]) -> Iterator[list[int]]:
     """Yield the indices of the tags of each block: its first one, those that part its alternatives, its last one.
 

@@ -49,11 +49,9 @@ TERM_METRICS = {
 }
 METRIC_NAMES = {key: each.label for key, each in TEXT_METRICS.items()} | CONSISTENCY_METRICS | TERM_METRICS
 """Printed names by the names in `Evaluation` and JSON."""
-SENTENCE_METRICS = (
-    *(key for key, each in TEXT_METRICS.items() if each.segment != "document"),
-    *(key for key in TERM_METRICS if key != "consistency"),
-)
-"""Metrics that compare sentence with sentence, or paragraph with paragraph."""
+SEGMENTS: dict[str, str] = {key: each.segment for key, each in TEXT_METRICS.items()}
+SEGMENTS |= dict.fromkeys(TERM_METRICS, "sentence") | dict.fromkeys(("consistency", *CONSISTENCY_METRICS), "document")
+"""What a metric counts: sentences, paragraphs or documents."""
 CHOICES = {METRIC_NAMES[key].lower(): key for key in (*TEXT_METRICS, *CONSISTENCY_METRICS)}
 """What may be asked for, by the printed name in small letters."""
 USUAL = {"paragraph": ("p_bleu", "d_bleu", "p_chrf", "d_chrf"), "": ("s_bleu", "d_bleu", "chrf", "d_chrf")}
@@ -134,7 +132,10 @@ class MetricConfig:
                     f"{_format_setting(value)}. Leave one of them out"
                 )
         check_choice("metrics.unit", self.unit, ("document", "sentence", "paragraph", "instance"))
-        self._check_names()
+        names = [name.lower().replace("_", "-") for each in self.names for name in filter(None, each.split(","))]
+        if unknown := [name for name in names if name not in CHOICES]:
+            raise DocmtError(f"there is no metric {quote(unknown[0])}: choose from {', '.join(CHOICES)}")
+        object.__setattr__(self, "names", list(dict.fromkeys(names)))
         check_choice("metrics.text", self.text, ("plain", "detokenized", "tokenized", "tokenized-hyphens"))
         check_choice("metrics.tokenize", self.tokenize, tuple(BLEU.TOKENIZERS))
         if self.text != "plain":
@@ -143,18 +144,6 @@ class MetricConfig:
                 models = "; it scores models, not files" if self.unit == "instance" else ""
                 raise DocmtError(f"metrics.{name} needs metrics.language, a code such as de, for translations{models}")
             moses_language(self.language, "metrics.language ")
-
-    def _check_names(self) -> None:
-        """Write the names of the metrics in one way, each once. Raises DocmtError for an unknown one."""
-        names = [name.lower().replace("_", "-") for each in self.names for name in filter(None, each.split(","))]
-        if unknown := [name for name in names if name not in CHOICES]:
-            raise DocmtError(f"there is no metric {quote(unknown[0])}: choose from {', '.join(CHOICES)}")
-        object.__setattr__(self, "names", list(dict.fromkeys(names)))
-
-    @property
-    def document_unit(self) -> str:
-        """The segments of metrics of documents: document or instance."""
-        return "instance" if self.unit == "instance" else "document"
 
     @property
     def keys(self) -> tuple[str, ...]:

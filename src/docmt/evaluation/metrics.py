@@ -24,7 +24,7 @@ from sacrebleu.metrics.ter import TER
 from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
 from docmt.documents.corpus_files import Corpus, count_untranslated, read_hypothesis, read_reference
-from docmt.evaluation.metric_config import METRIC_NAMES, SENTENCE_METRICS, TEXT_METRICS, Kind, MetricConfig, TextMetric
+from docmt.evaluation.metric_config import METRIC_NAMES, SEGMENTS, TEXT_METRICS, Kind, MetricConfig, TextMetric
 from docmt.evaluation.output_alignment import (
     AlignedOutput,
     AlignmentShares,
@@ -256,9 +256,7 @@ class Evaluation:
 
     def segment(self, key: str) -> str:
         """Return the kind of the segments of a metric."""
-        if key in TEXT_METRICS and (kind := TEXT_METRICS[key].segment) != "document":
-            return kind
-        return "sentence" if key in SENTENCE_METRICS else self.config.document_unit
+        return "instance" if key.startswith("d_") and self.config.unit == "instance" else SEGMENTS[key]
 
     def sentence_metrics(self) -> dict[str, MetricScore]:
         """Return the scores of text whose segments are the sentences of the reference; none after an alignment."""
@@ -336,7 +334,7 @@ def evaluate_documents(
         rows, ranges = sides[metric.segment]
         if metric.kind == "bleu":
             rows = [[list(map(convert, document)) for document in side] for side in rows]
-        unit = config.document_unit if metric.segment == "document" else metric.segment
+        unit = "instance" if metric.segment == "document" and config.unit == "instance" else metric.segment
         is_named = is_aligned or metric.segment != "sentence"
         return Segments.from_documents(rows, ranges, unit if is_named else None).score(metric, config)
 
@@ -344,16 +342,8 @@ def evaluate_documents(
     metrics = {key: score(metric) if metric and metric.segment in sides else None for key, metric in wanted.items()}
     d_bleu = metrics.get("d_bleu") or score(TEXT_METRICS["d_bleu"])
     lengths = compute_bleu(d_bleu.statistics.sum(axis=0))
-    return Evaluation(
-        config=config,
-        documents=len(references),
-        sentences=sum(map(len, references)),
-        metrics=metrics,
-        brevity_penalty=float(lengths.bp),
-        length_ratio=float(lengths.ratio),
-        undefined=undefined,
-        alignment=aligned.shares if aligned else None,
-    )
+    sizes, ratios = (len(references), sum(map(len, references))), (float(lengths.bp), float(lengths.ratio))
+    return Evaluation(config, *sizes, metrics, *ratios, undefined, aligned.shares if aligned else None)
 
 
 def _check_references(references: Documents, more_references: Sequence[Documents]) -> None:

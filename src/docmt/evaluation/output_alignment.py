@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from docmt.checking.languages import FUNCTION_WORDS, detect_language, split_words, stem
 from docmt.checking.terms import TermStatistics
+from docmt.core.errors import DocmtError
 from docmt.documents import ParallelDocument
 from docmt.documents.segmentation import sentence_spans
 
@@ -129,27 +130,26 @@ def align_output(sources: Documents, translations: Documents, references: Docume
     """Align the sentences of translated documents with the lines of their sources.
 
     references: with the lines of the sources. Lines of several sentences are cut into these. Sentences without a source
-    go with those before them, so that they count as well.
+    go with those before them, so that they count as well. Raises DocmtError for a reference with other lines.
     """
-    languages = [detect_language(chain.from_iterable(side)) for side in (sources, references)]
-    pieces = [[_cut(document, language or "en") for document in side]
-              for side, language in zip((sources, translations), languages, strict=True)]  # fmt: skip
+    if list(map(len, sources)) != list(map(len, references)):
+        raise DocmtError("the source has other sentences than the reference. Give a reference for each of them")
+    source_language, target_language = (detect_language(chain.from_iterable(side)) for side in (sources, references))
+    pieces = [_cut(document, source_language) for document in sources]
+    translated = [_cut(document, target_language) for document in translations]
     pairs = ParallelDocument("", tuple(chain.from_iterable(sources)), tuple(chain.from_iterable(references)))
-    lexicon = TermStatistics.from_documents([pairs], (languages[0], languages[1]), 1.0).counts
-    lengths = [sum(len(text) for document in side for _, text in document) for side in pieces]
-    aligner = _Aligner(lexicon, (languages[0], languages[1]), lengths[1] / max(1, lengths[0]) or 1.0)
-    beads, ranges, texts, links = (
-        list[list[Bead]](),
-        list[list[tuple[int, int]]](),
-        list[list[str]](),
-        list[set[Link]](),
-    )
-    for source, translated in zip(*pieces, strict=True):
-        beads.append(list(aligner.align([text for _, text in source], [text for _, text in translated])))
-        links.append({(source[n][0], translated[m][0]) for bead in beads[-1] for n in bead[0] for m in bead[1]})
-        units, lines = _group(beads[-1], source, translated)
-        ranges.append(units)
-        texts.append(lines)
+    languages = source_language, target_language
+    lexicon = TermStatistics.from_documents([pairs], languages, 1.0).counts
+    lengths = [sum(len(text) for document in side for _, text in document) for side in (pieces, translated)]
+    aligner = _Aligner(lexicon, languages, lengths[1] / max(1, lengths[0]) or 1.0)
+    documents = list(zip(pieces, translated, strict=True))
+    beads = [list(aligner.align(*([text for _, text in side] for side in document))) for document in documents]
+    grouped = [_group(rows, *document) for rows, document in zip(beads, documents, strict=True)]
+    ranges, texts = [units for units, _ in grouped], [texts for _, texts in grouped]
+    links = [
+        {(one[n][0], other[m][0]) for bead in rows for n in bead[0] for m in bead[1]}
+        for rows, (one, other) in zip(beads, documents, strict=True)
+    ]
     return AlignedOutput(ranges, texts, AlignmentShares.count(beads, ranges), links)
 
 
@@ -157,7 +157,7 @@ def _cut(document: Sequence[str], language: str) -> Lines:
     """Return the sentences of the lines of a document, with the numbers of their lines."""
     rows = []
     for number, line in enumerate(document):
-        starts = [0, *(start for start, _ in sentence_spans(line, language)[1:]), len(line)]
+        starts = [0, *(start for start, _ in sentence_spans(line, language or "en")[1:]), len(line)]
         rows += [(number, line[start:end].strip()) for start, end in pairwise(starts)]
     return [(number, text) for number, text in rows if text]
 

@@ -21,7 +21,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.progress import progress
 from docmt.core.settings import check_fields, ranged
-from docmt.evaluation.metric_config import METRIC_NAMES, SENTENCE_METRICS
+from docmt.evaluation.metric_config import METRIC_NAMES, SEGMENTS
 from docmt.evaluation.metrics import Evaluation, MetricScore, Scores, Statistics, format_count
 
 SIGNIFICANCE_LEVEL = 0.05
@@ -400,7 +400,7 @@ def _compare_metric(key: str, evaluations: Sequence[Evaluation], config: Signifi
 
 def _segment_kind(metric: str, config: SignificanceConfig) -> str:
     """Return the kind of segment that is resampled for a metric: sentence or document."""
-    return "sentence" if config.resample == "sentences" and metric in SENTENCE_METRICS else "document"
+    return "sentence" if config.resample == "sentences" and SEGMENTS[metric] != "document" else "document"
 
 
 def _format_cell(score: MetricScore | None, outcome: Outcome | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from docmt.evaluation.consistency_scores import ConsistencyTask
+from docmt.evaluation.consistency_scores import score_consistency
 from docmt.evaluation.metric_config import CONSISTENCY_METRICS, TERM_METRICS, MetricConfig
 from docmt.evaluation.metrics import Evaluation, MetricScore, evaluate_documents
 from docmt.evaluation.output_alignment import Documents, Ranges, align_output
@@ -46,7 +46,7 @@ def score_system(
         translation, reference, source = aligned.pair(first, sources) if aligned else (hypotheses, first, sources)
         sides = source, translation, reference
         if not scores.metrics.keys().isdisjoint(CONSISTENCY_METRICS):
-            rates = ConsistencyTask(source, languages).score(translation, reference)
+            rates = score_consistency(source, translation, reference, languages)
             extra |= {key: rate for key, rate in rates.items() if key in scores.metrics}
         if matcher:
             extra |= TermTask.from_sources(matcher, source).score(translation, reference)

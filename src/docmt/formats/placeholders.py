@@ -10,7 +10,7 @@ from html.entities import html5
 from itertools import groupby, pairwise
 
 from docmt.documents.protected_text import find_protected
-from docmt.documents.template_blocks import find_template_tags, match_blocks
+from docmt.documents.template_blocks import find_blocks
 from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
@@ -53,6 +53,10 @@ _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,
 _WORD_LIKE = re.compile(
     r"[ ]?(?:`|!\[|\[(?!\^)|[{@$:+%\\]|<(?:code|kbd|samp|var|img|input)\b|<[\w.+-]+[:@]|<%)", re.IGNORECASE
 )
+_PART, _PART_BEFORE = re.compile(r"[-/'’]?[^\W\d_]"), re.compile(r"[^\W\d_][-/]?\Z")
+"""Beside a placeholder that is a part of a word: {n}-day, {name}'s."""
+_TIGHT = re.compile(r"[-–/:.+×=_~]")
+"""Between placeholders that stay together: {hours}:{minutes}."""
 _OPENING = "([{«„“‘¿¡\"'"
 _CLOSING = ")]}»”’.,;:!?…%\"'"
 
@@ -106,8 +110,11 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
     plain = {span for span, kind, _ in known if kind == "own pattern" and _is_plain(text[slice(*span)], patterns)}
     for span, kind, _ in find_protected(text, in_messages=True, extra=(*protect, *patterns, *_MARKUP)):
         start, end = span
+        is_part = kind == "placeholder" and bool(_PART.match(text, end) or _PART_BEFORE.search(text, position, start))
         if kind not in _PLACEHOLDERS or span in plain:
             continue
+        if is_part and "|" not in text and span in [each.span for each in find_protected(text)]:
+            continue  # protected in its sentence
         if start > position:
             tokens.append(_Token("text", text[position:start]))
         tokens.append(_classify(text[start:end]))
@@ -119,6 +126,10 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         last = joined[-1] if joined else token
         if joined and all(isinstance(each, _Token) and each.kind == "text" for each in (last, token)):
             joined[-1] = _Token("text", last.content + token.content)
+        elif all(isinstance(each, _Token) and each.kind == "single" for each in (*joined[-2:-1], token)) and (
+            _TIGHT.fullmatch(last.content)
+        ):
+            joined[-2:] = [_Token("single", joined[-2].content + last.content + token.content)]
         else:
             joined.append(token)
     return joined
@@ -151,10 +162,9 @@ def _decode_entity(content: str) -> str:
 def _match_blocks(tokens: Sequence[_Token | Code]) -> None:
     """Make pairs of the first and the last tag of each block of a template."""
     single = [token for token in tokens if isinstance(token, _Token) and token.kind == "single"]
-    tagged = [(token, tag) for token in single for tag in find_template_tags(token.content)]
-    for first, *_, last in (block for block in match_blocks([tag for _, tag in tagged]) if len(block) > 1):
-        (start, tag), (end, _) = tagged[first], tagged[last]
-        start.kind, start.name, end.kind, end.name = "open", tag.name, "close", tag.name
+    for first, *_, last in (block for block in find_blocks([each.content for each in single]) if len(block) > 1):
+        single[first].kind, single[last].kind = "open", "close"
+        single[first].name = single[last].name = f"block {first}"
 
 
 def _match_tags(tokens: Sequence[_Token | Code]) -> None:
