@@ -2,8 +2,11 @@
 
 import json
 import re
+import shutil
 import socket
+import ssl
 import struct
+import subprocess
 import time
 from email.utils import formatdate
 from threading import Event
@@ -451,3 +454,20 @@ def test_right_answers_are_not_refused(source, answer, languages, tmp_path):
         outcome = translate(profile(tmp_path, fake, prompt={"turn": "{text}"}, **codes), [source])
     assert outcome.errors == {} and len(fake.requests) == 1
     assert outcome.targets == [answer.strip().strip("'" if "'L" in answer else " ")]
+
+
+@pytest.mark.full
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate")
+def test_certificates_are_checked(tmp_path, monkeypatch):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, *names]
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serving(misbehaving(TOO_SLOW["body in drops"][0], times=1), context) as fake:
+        outcome = translate(profile(tmp_path, fake))
+        assert outcome.targets == [None] * 3 and not fake.requests
+        assert re.search("cannot be reached .*certificate", outcome.end, re.IGNORECASE)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert translate(profile(tmp_path, fake, limits=SLOW)) == (TARGETS, {}, "", [])
