@@ -405,7 +405,14 @@ def test_an_answer_without_protected_text_is_asked_for_again_and_reported(lost, 
         assert not outcome.errors and outcome.missing == missing
         assert (lost in outcome.targets[0]) is (times == 1)
         assert len(fake.requests) == (2 if times == 1 else 3)
-        assert f"it lacks {lost}" in fake.requests[1]["messages"][-1]["content"]
+        assert f"it lacks or adds {lost}" in fake.requests[1]["messages"][-1]["content"]
+
+
+def test_a_number_that_is_added_is_asked_for_again(tmp_path):
+    with serving(lambda text, number: f"La maison est vieille{', en 1955' * (number == 1)}.") as fake:
+        outcome = translate(profile(tmp_path, fake), ["The house is old."])
+    assert outcome == (["La maison est vieille."], {}, "", [])
+    assert "it lacks or adds 1955" in fake.requests[1]["messages"][-1]["content"]
 
 
 def test_the_better_of_two_bad_answers_is_kept(tmp_path):

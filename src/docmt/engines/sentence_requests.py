@@ -112,8 +112,10 @@ class SentenceRequests:
                 best = candidate
             if not any(best.rank):
                 break
-            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet]
-            fault = f"it lacks {', '.join([*best.losses, *wanted])}"
+            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet if use.wanted]
+            forbidden = [text for each in occurrences if not each.term.targets for text in each.term.forbidden]
+            faults = {"it lacks or adds": best.losses, "it lacks": wanted, "it may not have": forbidden}
+            fault = "; ".join(f"{name} {', '.join(texts)}" for name, texts in faults.items() if texts)
         if best is None:
             raise UntranslatedSentence(
                 f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}"
