@@ -409,9 +409,9 @@ def test_an_answer_without_protected_text_is_asked_for_again_and_reported(lost, 
 
 
 def test_a_number_that_is_added_is_asked_for_again(tmp_path):
-    with serving(lambda text, number: f"La maison est vieille{', en 1955' * (number == 1)}.") as fake:
-        outcome = translate(profile(tmp_path, fake), ["The house is old."])
-    assert outcome == (["La maison est vieille."], {}, "", [])
+    with serving(lambda text, number: f"La maison de 1901 est vieille{', dans 1955' * (number == 1)}.") as fake:
+        outcome = translate(profile(tmp_path, fake), ["The house of 1901 is old."])
+    assert outcome == (["La maison de 1901 est vieille."], {}, "", [])
     assert "it lacks or adds 1955" in fake.requests[1]["messages"][-1]["content"]
 
 
