@@ -127,7 +127,7 @@ class EvaluateOptions(ModelOptions, ProtectOptions):
     hypothesis: list[str] = option([], metavar="FILE")
     """translated sentences, one a line, or JSONL; several files are compared"""
     model: list[str] = option([], metavar="DIRECTORY")
-    """model or run directory, or M1,M2 for an ensemble; several are compared"""
+    """models, as in docmt translate; several are compared"""
     systems: list[str] = option([], metavar="SYSTEM")
     """files (as --hypothesis) and models (as --model) to compare with the first"""
     source: str | None = option(None, metavar="FILE")
