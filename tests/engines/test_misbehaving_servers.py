@@ -222,7 +222,6 @@ BAD_ANSWERS = {
         "Alle Schiffe haben ihn in der Nacht verlassen, und das war nicht gut für die Stadt.",
         r"it is in another language \(de\)",
     ),
-    "source": (SOURCES[1], "it is the sentence itself"),
     "source and translation": (f"{SOURCES[1]} {TARGETS[1]}", "it repeats the sentence"),
     "prompt": (f"Translate into French: {SOURCES[1]}", "it repeats the sentence"),
     "twenty times too long": (LONG, "it is much longer than the sentence"),
@@ -406,6 +405,15 @@ def test_an_answer_without_protected_text_is_asked_for_again_and_reported(lost, 
         assert (lost in outcome.targets[0]) is (times == 1)
         assert len(fake.requests) == (2 if times == 1 else 3)
         assert f"it lacks or adds {lost}" in fake.requests[1]["messages"][-1]["content"]
+
+
+def test_a_sentence_that_stays_as_it_is_is_reported(tmp_path):
+    for times, target, missing in ((1, TARGETS[1], []), (9, SOURCES[1], [1])):
+        with serving(misbehaving(SOURCES[1], times)) as fake:
+            outcome = translate(profile(tmp_path, fake))
+        assert outcome == ([TARGETS[0], target, TARGETS[2]], {}, "", missing)
+        assert "it lacks or adds a translation" in fake.requests[2]["messages"][-1]["content"]
+        assert len(fake.requests) == (4 if times == 1 else 5)
 
 
 def test_a_number_that_is_added_is_asked_for_again(tmp_path):

@@ -83,15 +83,25 @@ def find_fault(answer: Answer, text: str, source: str, languages: tuple[str, str
         return "it is much longer than the sentence"
     if size < _SHORTEST * (expected - _ALLOWANCE):
         return "it is much shorter than the sentence"
-    if is_same_language(*languages) or not all(languages) or _find_other_language(source, languages[0]):
-        return ""  # what stands in another language than its document may stay
-    words = [source[slice(*span)] for span in find_words(source)]
-    if text == source and sum(word.islower() and has_letters(word) for word in words) >= _COPY_WORDS:
-        return "it is the sentence itself"
-    if text != source and len(words) > _COPY_WORDS and source in text:
+    if text == source or not _needs_translation(source, languages):
+        return ""
+    if len(find_words(source)) > _COPY_WORDS and source in text:
         return "it repeats the sentence"
     code = _find_other_language(text, languages[1])
     return f"it is in another language ({code})" if code else ""
+
+
+def is_copy(text: str, source: str, languages: tuple[str, str]) -> bool:
+    """Return whether an answer is the sentence itself, as it may be for names and titles only."""
+    words = [source[slice(*span)] for span in find_words(source)]
+    is_text = sum(word.islower() and has_letters(word) for word in words) >= _COPY_WORDS
+    return text == source and is_text and _needs_translation(source, languages)
+
+
+def _needs_translation(source: str, languages: tuple[str, str]) -> bool:
+    """Return whether a sentence has to change: what is in another language than its document may stay."""
+    are_different = all(languages) and not is_same_language(*languages)
+    return are_different and not _find_other_language(source, languages[0])
 
 
 def _find_other_language(text: str, language: str) -> str:
