@@ -65,7 +65,7 @@ def find_fault(answer: Answer, text: str, source: str, languages: tuple[str, str
     text: of the answer, cleaned.
     """
     if answer.is_cut:
-        return "the answer was cut off"
+        return "the answer was cut off (limits.answer_tokens allows longer ones)"
     if _THOUGHTS.match(text) and not _THOUGHTS.search(source):
         return "it has thoughts in place of a translation"
     if not has_words(text):
