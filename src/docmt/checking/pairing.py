@@ -208,7 +208,7 @@ def _read_chapters(file: UnitFile, language: str, protect: Sequence[str]) -> lis
     for document, spans in zip(cut.documents, cut.sentences, strict=True):
         for sentence, span in zip(document.sentences, spans, strict=True):
             sentences[span.unit].append(sentence)
-    segments: list[Segment] = [(unit.text, row) for unit, row in zip(file.units, sentences, strict=True)]
+    segments: list[Segment] = [(unit.unit.text, row) for unit, row in zip(cut.units, sentences, strict=True)]
     return [segments[first:last] for first, last in pairwise([*file.document_starts, len(file.units)])]
 
 

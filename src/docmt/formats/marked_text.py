@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from docmt.documents import unwrap_lines
+from docmt.formats.placeholders import find_placeholders
 from docmt.formats.projection import Link, Passage, project_codes
 from docmt.formats.units import Code, Unit, match_codes
 
@@ -129,8 +130,14 @@ def fill(source: str, target: str) -> tuple[str, list[Link] | None] | None:
     """Return a translation of a memory for a sentence with the same codes, and links that put them where it has them.
 
     source: the sentence with marks. target: the translation as `mark_pair` gives it. None where the codes would come to
-    stand elsewhere.
+    stand elsewhere, or placeholders would be lost.
     """
+    names = [
+        Counter(name for span in find_placeholders(side) if VISIBLE.match(name := side[slice(*span)]))
+        for side in (source, target)
+    ]
+    if names[0] != names[1]:
+        return None
     if not has_signs(source):
         return None if has_signs(target) else (target, None)
     for content, count in Counter(match[3] for match in _MARK.finditer(source) if match[2] == "0").items():

@@ -12,6 +12,7 @@ from itertools import groupby, pairwise
 
 from docmt.documents.protected_text import find_protected
 from docmt.documents.template_blocks import find_blocks
+from docmt.documents.words import Span
 from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
@@ -42,6 +43,10 @@ _MARKDOWN = r"(?<![\w*])\*\*(?=[^\s*][^*\n]*\*\*)|(?<=[^\s*])\*\*(?![\w*])|(?<![
 _MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, _ESCAPED_TAGS, ENTITIES, _MARKDOWN)
 _PLACEHOLDERS = ("own pattern", "template tag", "tag", "placeholder", "message placeholder")
 """Kinds of protected text that are codes. The others are protected in the sentences."""
+_IN_SENTENCES = ("own pattern", "template tag", "placeholder")
+"""Kinds that are protected in the sentences also."""
+_SILENT = re.compile(r"\{[%#/:@]|\{\{[{~-]?[#/^!>&]|<[%?](?!=)|</?#|\[[a-z]|[\[\]]-|[\[\]]\d|:[\w+-]+:$")
+"""Beginning of placeholders that stand for no word: tags of blocks, numbers of plural forms, emoji."""
 
 _WORDS = re.compile(r"[^\W_](?:[^\W_]|[ .,;!?'’\"-])*")
 """Text that has no placeholders."""
@@ -77,6 +82,17 @@ class _Token:
 def is_icu_message(text: str) -> bool:
     """Return whether a text has branches for plural forms or cases, which no translation of one text can fill."""
     return _ICU.search(text) is not None
+
+
+def find_placeholders(text: str, protect: Sequence[str] = ()) -> list[Span]:
+    """Return the characters of the placeholders that are protected in sentences. protect: patterns of the user."""
+    return [part.span for part in find_protected(text, extra=protect) if part.kind in _IN_SENTENCES]
+
+
+def is_readable(content: str, protect: Sequence[str] = ()) -> bool:
+    """Return whether a code is a placeholder that stands for a word of its sentence."""
+    bare = content.strip(SPACE)
+    return bool(bare) and not _SILENT.match(bare) and find_placeholders(bare, protect) == [(0, len(bare))]
 
 
 def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequence[str] = ()) -> Unit:
@@ -235,13 +251,16 @@ def _carry(before: _Token | Code | None, run: Sequence[_Token | Code], after: _T
     assert isinstance(first, _Token) and isinstance(last, _Token)
     left = before.content[-1:] if isinstance(before, _Token) and before.kind == "text" else ""
     right = after.content[:1] if isinstance(after, _Token) and after.kind == "text" else ""
+    is_read = all(is_readable(token.content) for token in run if isinstance(token, _Token) and token.kind == "single")
     if isinstance(before, Code) or isinstance(after, Code):
         return
     if isinstance(after, _Token) and right == SPACE and (not left or left in SPACE + _OPENING) and last.kind != "open":
-        if len(after.content) > 1 or after.kind == "text":
+        if (len(after.content) > 1 or after.kind == "text") and not (is_read and last.kind == "close"):
             last.content += SPACE
             after.content = after.content[1:]
     elif isinstance(before, _Token) and left == SPACE and (not right or right in _CLOSING) and first.kind != "close":
+        if is_read and first.kind == "open":
+            return
         first.content = SPACE + first.content
         before.content = before.content[:-1]
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from docmt.documents.protected_text import find_protected, find_words_and_protected
 from docmt.documents.words import Span, find_words
-from docmt.formats.single_codes import AlignedSentence, Atom, Range, Stack, find_ranges, place_atoms
+from docmt.formats.single_codes import AlignedSentence, Atom, Range, Stack, find_ranges, place_atoms, touches
 from docmt.formats.units import Code, Unit
 
 _OPENING = frozenset("([{«„“‘‹¿¡（「『《〈【")
@@ -109,6 +109,16 @@ def _read_codes(unit: Unit) -> _Source:
     source.stacks += [tuple(stack)] * (len(unit.text) - position)
     source.ranges = find_ranges(unit.text, source.atoms)
     return source
+
+
+def find_enclosing_codes(unit: Unit) -> set[Code]:
+    """Return the single codes that enclose the words which they touch, as {0} and {1} do in {0}words{1}."""
+    source, codes = _read_codes(unit), set[Code]()
+    for each in source.ranges:
+        inner = [source.atoms[index] for index in (each.first, each.last) if 0 <= index < len(source.atoms)]
+        if len(inner) < 2 or (touches(unit.text, inner[0])[1] and touches(unit.text, inner[1])[0]):
+            codes.update(code for atom in inner for code in atom.codes)
+    return codes
 
 
 def _copy(source: _Source, text: tuple[int, int], atoms: tuple[int, int], pieces: list[_Piece]) -> None:

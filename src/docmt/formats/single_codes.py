@@ -136,7 +136,7 @@ def _read_mark(text: str, atom: Atom) -> _Mark:
     roles = [_ROLES[part] for part in parts if part in _ROLES]
     words = frozenset(parts) - _ROLES.keys()
     is_tag = not _ROLES.keys().isdisjoint(of_tag)
-    return _Mark(roles[0] if roles else "", words, is_tag, re.sub(r"\w+", "w", content), _touches(text, atom))
+    return _Mark(roles[0] if roles else "", words, is_tag, re.sub(r"\w+", "w", content), touches(text, atom))
 
 
 def _split_name(name: str) -> list[str]:
@@ -151,7 +151,7 @@ def _belong(start: _Mark, end: _Mark) -> bool:
     return is_bracket and not start.role and not end.role
 
 
-def _touches(text: str, atom: Atom) -> tuple[bool, bool]:
+def touches(text: str, atom: Atom) -> tuple[bool, bool]:
     """Return whether an atom touches the words before and after it, as a bracket does."""
     content, is_break = atom.codes[0].content, atom.codes[0].is_break
     before, after = text[max(0, atom.offset - 1) : atom.offset], text[atom.offset : atom.offset + 1]

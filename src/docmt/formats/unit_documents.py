@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from docmt.documents import Document, sentence_spans
-from docmt.documents.words import is_symbol
+from docmt.documents import Document
+from docmt.documents.words import Span
 from docmt.formats.marked_text import mark_sentence
-from docmt.formats.projection import Link, Passage, project_codes
-from docmt.formats.units import Unit, UnitFile, find_line_spans
+from docmt.formats.projection import Link, Passage
+from docmt.formats.readable_units import make_readable
+from docmt.formats.units import Unit, UnitFile
 
 UNIT_GAP = "\n\n"
 """Text between two units of a document."""
@@ -27,6 +28,8 @@ class UnitSentence:
     start: int
     end: int
     """characters of the unit's text"""
+    readable: Span
+    """characters of the text that a model reads, see `ReadableUnit`"""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class UnitDocuments:
     def __init__(self, file: UnitFile, language: str, id: str = "", protect: Sequence[str] = ()) -> None:
         """Cut the units into sentences. language: code, for the rules. id: name of the documents. protect: patterns."""
         self.file, self._protect = file, protect
+        self.units = [make_readable(unit, protect) for unit in file.units]
         self.documents: list[Document] = []
         self.sentences: list[list[UnitSentence]] = []
         """sentences of each document"""
@@ -95,25 +99,25 @@ class UnitDocuments:
         gaps: list[str] = []
         gap = ""
         for index in units:
-            unit = self.file.units[index]
-            text, position = unit.text, 0
-            for start, end in find_sentences(unit, language, self._protect):
+            unit = self.units[index]
+            text, position = unit.unit.text, 0
+            for start, end in unit.find_sentences(language, self._protect):
                 gaps.append(gap + text[position:start])
                 texts.append(text[start:end])
-                sentences.append(UnitSentence(index, start, end))
+                sentences.append(UnitSentence(index, unit.locate(start), unit.locate(end), (start, end)))
                 gap, position = "", end
             gap += text[position:] + UNIT_GAP * (index < units[-1])
-        has_codes = any(self.file.units[index].codes for index in units)
-        marked = (mark_sentence(self.file.units[each.unit], each.start, each.end) for each in sentences)
+        has_codes = any(self.units[index].unit.codes for index in units)
+        marked = (mark_sentence(self.units[each.unit].unit, *each.readable) for each in sentences)
         self.documents.append(Document(tuple(texts), (*gaps, gap), id, tuple(marked) if has_codes else ()))
         self.sentences.append(sentences)
 
     def needs_alignment(self, document: int, sentence: int) -> bool:
         """Return whether a sentence has codes between its words, so that their places depend on word alignment."""
         place = self.sentences[document][sentence]
-        codes = self.file.units[place.unit].codes
-        following = bisect_right(codes, place.start, key=lambda code: code.offset)
-        return following < len(codes) and codes[following].offset < place.end
+        codes, (start, end) = self.units[place.unit].unit.codes, place.readable
+        following = bisect_right(codes, start, key=lambda code: code.offset)
+        return following < len(codes) and codes[following].offset < end
 
     def translate(self, translations: Sequence[Sequence[SentenceTranslation]]) -> TranslatedUnits:
         """Return the units with translated sentences; translations: those of each document."""
@@ -122,14 +126,12 @@ class UnitDocuments:
             for sentence, translation in zip(sentences, row, strict=True):
                 by_unit.setdefault(sentence.unit, []).append((sentence, translation))
         units, spans, misplaced, failed = [], [], [], []
-        for index, unit in enumerate(self.file.units):
+        for index, unit in enumerate(self.units):
             pairs = by_unit.get(index, [])
-            passages = [_make_passage(unit, each, new) for each, new in pairs]
             failed.append([new.target is None for _, new in pairs])
-            is_equal = all(unit.text[each.start : each.end] == each.target for each in passages)
-            projected, missing = (unit, []) if is_equal else project_codes(unit, passages)
+            projected, borders, missing = unit.project([_make_passage(unit.unit, *pair) for pair in pairs])
             units.append(projected)
-            spans.append(_target_spans(passages))
+            spans.append(borders)
             misplaced += [f"{code.content} in {projected.text}" for code in missing]
         return TranslatedUnits(units, spans, [each for row in translations for each in row], misplaced, failed)
 
@@ -138,27 +140,9 @@ class UnitDocuments:
         return dict(Counter(part.reason for part in self.file.skipped))
 
 
-def find_sentences(unit: Unit, language: str, protect: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield the characters of the sentences of a unit. A line that is a symbol alone has none, and so it stays."""
-    for line_start, line_end in find_line_spans(unit):
-        line = unit.text[line_start:line_end]
-        for start, end in [] if is_symbol(line) else sentence_spans(line, language, protect=protect):
-            yield line_start + start, line_start + end
-
-
 def _make_passage(unit: Unit, sentence: UnitSentence, new: SentenceTranslation) -> Passage:
     """Return a sentence with its translation. The words and the codes of one that failed stay."""
-    start, end = sentence.start, sentence.end
+    start, end = sentence.readable
     if new.target is not None:
         return Passage(start, end, new.target, new.links)
     return Passage(start, end, unit.text[start:end], [(place, place + 1) * 2 for place in range(end - start)])
-
-
-def _target_spans(passages: Sequence[Passage]) -> list[tuple[int, int]]:
-    """Return the characters of translated sentences in the text of their unit."""
-    spans, shift = [], 0
-    for passage in passages:
-        start = passage.start + shift
-        spans.append((start, start + len(passage.target)))
-        shift += len(passage.target) - (passage.end - passage.start)
-    return spans

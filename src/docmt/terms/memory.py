@@ -21,7 +21,7 @@ from docmt.documents.words import find_words, has_words, normalize_characters
 from docmt.formats.language_codes import format_language_tag, language_distance
 from docmt.formats.marked_text import fill, join_spaces, mark_pair, show
 from docmt.formats.projection import Link
-from docmt.formats.unit_documents import find_sentences
+from docmt.formats.readable_units import make_readable
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitPair, read_units
 from docmt.terms.glossary_files import find_language_of, iterate_xml, name_element
 
@@ -275,7 +275,8 @@ def _pair(sources: Sequence[_Part], targets: Sequence[_Part]) -> list[_Segment]:
 
 
 def _cut(unit: Unit, language: str, protect: Sequence[str]) -> list[_Part]:
-    return [(unit, *span) for span in find_sentences(unit, language, protect)]
+    readable = make_readable(unit, protect)
+    return [(readable.unit, *span) for span in readable.find_sentences(language, protect)]
 
 
 class _Variants(NamedTuple):
@@ -297,7 +298,7 @@ def _choose_languages(
         for wanted in languages:
             distances = [language_distance(code, wanted) for code, _ in rest]
             if fitting := [distance for distance in distances if distance is not None]:
-                _, unit = rest.pop(distances.index(min(fitting)))
+                unit = make_readable(rest.pop(distances.index(min(fitting)))[1]).unit
                 chosen.append((unit, 0, len(unit.text)))
         if len(chosen) == len(languages):
             yield _Segment(chosen[0], chosen[1], rank, date)

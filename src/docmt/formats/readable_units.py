@@ -1,0 +1,177 @@
+"""Units as a model reads them: placeholders such as {name}, which stand for words, are text of the sentence.
+
+Without them, "Page {a} of {b}" would be "Page of". They are protected in sentences as in plain text
+(`docmt.documents.protected_text`). In the translation they become codes again, so files are written as ever.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from docmt.documents import sentence_spans
+from docmt.documents.template_blocks import find_blocks
+from docmt.documents.words import Span, has_letters, is_symbol
+from docmt.formats.placeholders import find_placeholders, is_readable, tidy_pieces
+from docmt.formats.projection import Passage, find_enclosing_codes, project_codes
+from docmt.formats.units import SPACE, Code, Unit, find_line_spans
+
+_FORM, _NUMBER = re.compile(r"[ ]*\|"), re.compile(r"\{\d+\}")
+"""What stands between plural forms, and before the first one."""
+
+
+@dataclass(frozen=True)
+class ReadableUnit:
+    """A unit, and the same with its placeholders as text."""
+
+    original: Unit
+    unit: Unit
+    indices: Sequence[int] = ()
+    """of the placeholders in the codes of the original"""
+    spans: Sequence[Span] = ()
+    """characters of each placeholder in the text of `unit`, with the space that it carries"""
+
+    def find_sentences(self, language: str, protect: Sequence[str] = ()) -> Iterator[Span]:
+        """Yield the characters of the sentences in `unit`.
+
+        A line that is a symbol alone, and a sentence of placeholders alone, are none, and so they stay.
+        """
+        for first, last in find_line_spans(self.unit):
+            line = self.unit.text[first:last]
+            for start, end in [] if is_symbol(line) else sentence_spans(line, language, protect=protect):
+                rest = self.original.text[self.locate(first + start) : self.locate(first + end)]
+                if end - start == len(rest) or has_letters(rest):
+                    yield first + start, first + end
+
+    def locate(self, place: int) -> int:
+        """Return where a place of the text of `unit` is in the text of the original."""
+        return _leave_out(place, self.spans)
+
+    def project(self, passages: Sequence[Passage]) -> tuple[Unit, list[Span], list[Code]]:
+        """Return the translated unit with all codes, the characters of its sentences, and codes without a place.
+
+        passages: translated sentences of `unit`, see `project_codes`. A placeholder that a translation lacks, as one by
+        a person may, gets its place by word alignment.
+        """
+        lost = [index for each in passages for index, span in self._find(each, 0) if span is None]
+        if lost:
+            rest = _read(self.original, [index for index in self.indices if index not in lost])
+            spans = [span for index, span in zip(self.indices, self.spans, strict=True) if index in lost]
+            return rest.project([_move_passage(each, spans) for each in passages])
+        is_equal = all(self.unit.text[each.start : each.end] == each.target for each in passages)
+        projected, missing = (self.unit, []) if is_equal else project_codes(self.unit, passages)
+        position, length = 0, 0
+        borders, places = list[Span](), list[tuple[int, Span]]()
+        for each in [*passages, Passage(len(self.unit.text), len(self.unit.text), "")]:
+            gap = Passage(position, each.start, self.unit.text[position : each.start])
+            for piece in (gap, each):
+                places += [(index, span) for index, span in self._find(piece, length) if span]
+                length += len(piece.target)
+            borders.append((length - len(each.target), length))
+            position = each.end
+        hidden, spans = self._hide(projected, places, True)
+        if tidy_pieces(self.original, hidden).render() != projected.render():
+            hidden, spans = self._hide(projected, places, False)
+        borders = [(_leave_out(start, spans), _leave_out(end, spans)) for start, end in borders[:-1]]
+        return self.original if is_equal else hidden, borders, missing
+
+    def _find(self, passage: Passage, shift: int) -> Iterator[tuple[int, Span | None]]:
+        """Yield each placeholder of a passage, and its characters in the target, moved; None: it is not there."""
+        contents: dict[str, list[int]] = {}
+        for index, span in zip(self.indices, self.spans, strict=True):
+            start, end = _strip(self.unit.text, span)
+            if passage.start <= start and end <= passage.end:
+                contents.setdefault(self.unit.text[start:end], []).append(index)
+        pattern = "|".join(map(re.escape, sorted(contents, key=len, reverse=True)))
+        for match in re.finditer(pattern, passage.target) if contents else ():
+            if indices := contents[match[0]]:
+                yield indices.pop(0), (match.start() + shift, match.end() + shift)
+        yield from ((index, None) for indices in contents.values() for index in indices)
+
+    def _hide(self, unit: Unit, places: Sequence[tuple[int, Span]], keeps_spaces: bool) -> tuple[Unit, list[Span]]:
+        """Return a translated unit with these placeholders as codes, and the characters that they have no more.
+
+        keeps_spaces: whether a code carries a space as its original does, which writers put on the right side.
+        """
+        text, codes, spans, rest = unit.text, list[Code](), list[Span](), list(unit.codes)
+        for index, (start, end) in places:
+            code, left = self.original.codes[index], spans[-1][1] if spans else 0
+            bare, first = code.content.strip(SPACE), start
+            if keeps_spaces and code.content != bare:
+                sides = text[end : end + 1] == SPACE, start > left and text[start - 1] == SPACE
+                is_after = sides[0] and (code.content.endswith(SPACE) or not sides[1])
+                start, end = start - (sides[1] and not is_after), end + is_after
+            while rest and rest[0].offset <= first:
+                codes.append(replace(rest[0], offset=_leave_out(min(rest[0].offset, start), spans)))
+                del rest[0]
+            content = code.content if keeps_spaces else bare
+            codes.append(replace(code, offset=_leave_out(start, spans), content=content))
+            spans.append((start, end))
+        codes += (replace(each, offset=_leave_out(each.offset, spans)) for each in rest)
+        parts = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
+        return replace(unit, text="".join(text[start:end] for start, end in parts), codes=tuple(codes)), spans
+
+
+def make_readable(unit: Unit, protect: Sequence[str] = ()) -> ReadableUnit:
+    """Return a unit with its placeholders as text, as far as they are protected in sentences. protect: patterns."""
+    codes = unit.codes
+    forms = [index for index, code in enumerate(codes) if _FORM.match(code.content)]
+    indices = [
+        index
+        for index, code in enumerate(codes)
+        if code.kind == "single"
+        and not code.is_break
+        and is_readable(code.content, protect)
+        and not (forms and not code.offset and _NUMBER.fullmatch(code.content.strip(SPACE)))
+    ]
+    if indices:
+        apart = {index for block in find_blocks([code.content for code in codes]) for index in block}
+        enclosing = find_enclosing_codes(unit)
+        indices = [index for index in indices if index not in apart and codes[index] not in enclosing]
+    while indices:
+        readable = _read(unit, indices)
+        text = readable.unit.text
+        known, pairs = set(find_placeholders(text, protect)), zip(indices, readable.spans, strict=True)
+        rest = [index for index, span in pairs if _strip(text, span) in known]
+        if len(rest) == len(indices):
+            return readable
+        indices = rest
+    return ReadableUnit(unit, unit)
+
+
+def _read(unit: Unit, indices: Sequence[int]) -> ReadableUnit:
+    """Return a unit with these of its codes as text."""
+    parts, codes, spans, position, growth = list[str](), list[Code](), list[Span](), 0, 0
+    chosen = frozenset(indices)
+    for index, code in enumerate(unit.codes):
+        if index in chosen:
+            parts += [unit.text[position : code.offset], code.content]
+            spans.append((code.offset + growth, code.offset + growth + len(code.content)))
+            position, growth = code.offset, growth + len(code.content)
+        else:
+            codes.append(replace(code, offset=code.offset + growth))
+    text = "".join([*parts, unit.text[position:]])
+    return ReadableUnit(unit, replace(unit, text=text, codes=tuple(codes)), indices, spans)
+
+
+def _strip(text: str, span: Span) -> Span:
+    """Return the characters of a placeholder without the space that it carries."""
+    start, end = span
+    return start + (text[start] == SPACE), end - (text[end - 1] == SPACE)
+
+
+def _leave_out(place: int, spans: Sequence[Span]) -> int:
+    """Return where a place of a text is after these characters are gone."""
+    return place - sum(min(place, end) - start for start, end in spans if start < place)
+
+
+def _move_passage(passage: Passage, spans: Sequence[Span]) -> Passage:
+    """Return a passage of a text without these characters."""
+    start, end = _leave_out(passage.start, spans), _leave_out(passage.end, spans)
+    moved = (
+        (_leave_out(passage.start + first, spans) - start, _leave_out(passage.start + last, spans) - start, *target)
+        for first, last, *target in passage.links or ()
+    )
+    links = None if passage.links is None else [(one, other, a, b) for one, other, a, b in moved if one < other]
+    return Passage(start, end, passage.target, links)

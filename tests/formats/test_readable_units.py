@@ -1,0 +1,80 @@
+"""Placeholders are text of the sentences that a model reads, and codes of the units that are written."""
+
+import random
+import re
+
+import pytest
+from test_unit_documents import Listed
+
+from docmt.formats.placeholders import hide_placeholders, tidy_pieces
+from docmt.formats.readable_units import make_readable
+from docmt.formats.unit_documents import SentenceTranslation, UnitDocuments
+from docmt.formats.units import Unit
+
+WORDS = ["files", "of", "the page", "was", "deleted,", "(now)", "today"]
+NAMES = ["{a}", "{b}", "%s", "%1$s", "{{ user.name }}", "${price}", "%@", "<%= x %>", "[NAME]"]
+
+
+def translate(text, *targets, links=None):
+    """Return the codes and the text of a translated message."""
+    documents = UnitDocuments(Listed([hide_placeholders(Unit(text))]), "en")
+    made = documents.translate([[SentenceTranslation(target, links) for target in targets]])
+    assert made.misplaced == []
+    (unit,) = made.units
+    for (start, end), target in zip(made.target_spans[0], targets, strict=True):
+        for code in unit.codes:
+            target = target.replace(code.content.strip(), "")
+        assert unit.text[start:end].split() == target.split()
+    return [code.content.strip() for code in unit.codes], tidy_pieces(documents.file.units[0], unit).render()
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Page {a} of {b}", ["Page {a} of {b}"]),
+        ("Read %#@x@ now", ["Read %#@x@ now"]),
+        ("You have {n} files. {m} were deleted.", ["You have {n} files.", "{m} were deleted."]),
+        ("From {start} to {end}", ["From {start} to {end}"]),
+        ("Click {0}here{1}, <b>{name}</b>", ["Click here, {name}"]),
+        ("{% if a %}old{% endif %} {{ x }} is here", ["old {{ x }} is here"]),
+        ("{0} No cars|{1} one car", ["No cars", "one car"]),
+        ("Total<br>{count}", ["Total"]),
+        ("Great :tada:", ["Great"]),
+        ("{a} {b}", []),
+    ],
+)
+def test_sentences_have_the_placeholders_that_stand_for_words(text, sentences):
+    readable = make_readable(hide_placeholders(Unit(text)))
+    assert [readable.unit.text[slice(*span)] for span in readable.find_sentences("en")] == sentences
+
+
+def test_a_placeholder_stands_where_the_translation_has_it():
+    assert translate("Page {a} of {b}", "{b} : page {a}") == (["{b}", "{a}"], "{b} : page {a}")
+    assert translate("Deleted %s files.", "Fichiers supprimés : %s.") == (["%s"], "Fichiers supprimés : %s.")
+    assert translate("Hi {a}. Bye {b}.", "Salut {a}.", "Au revoir {b} !")[1] == "Salut {a}. Au revoir {b} !"
+
+
+def test_a_placeholder_that_a_person_left_out_gets_a_place():
+    links = [(0, 4, 0, 4), (9, 11, 5, 7), (5, 8, 5, 7)]
+    assert translate("Page {a} of {b}", "Page von", links=links) == (["{a}", "{b}"], "Page {a} von {b}")
+    assert sorted(translate("Page {a} of {b}", "{b} Seiten")[0]) == ["{a}", "{b}"]
+
+
+def test_any_order_of_words_and_placeholders_is_written_as_it_is():
+    chance = random.Random(1)
+    for _ in range(300):
+        names = chance.sample(NAMES, chance.randint(1, 3))
+        words = [*chance.sample(WORDS, 3), *names]
+        source, target = (" ".join(chance.sample(words, len(words))) for _ in range(2))
+        codes, text = translate(source, target)
+        assert text == target
+        assert sorted(codes) == sorted(names)
+
+
+def test_pairs_enclose_placeholders_as_words():
+    text = "Shared by <b>{name}</b> in {group}"
+    links = [(0, 6, 3, 10), (10, 16, 11, 17), (20, 27, 19, 26)]
+    codes, made = translate(text, "In {group} von {name} geteilt")
+    assert sorted(codes) == sorted(["<b>", "{name}", "</b>", "{group}"])
+    assert re.sub("</?b>", "", made) == "In {group} von {name} geteilt"
+    assert links
