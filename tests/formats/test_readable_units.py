@@ -24,7 +24,7 @@ def translate(text, *targets, links=None):
     for (start, end), target in zip(made.target_spans[0], targets, strict=True):
         for code in unit.codes:
             target = target.replace(code.content.strip(), "")
-        assert unit.text[start:end].split() == target.split()
+        assert "".join(unit.text[start:end].split()) == "".join(target.split())
     return [code.content.strip() for code in unit.codes], tidy_pieces(documents.file.units[0], unit).render()
 
 
