@@ -69,7 +69,11 @@ def train_all(configs, count, folder, resume=False):
     processes = [FORK.Process(target=work, args=pair) for pair in enumerate(outputs)]
     for process in processes:
         process.start()
-    for process, output in zip(processes, outputs, strict=True):
-        process.join(900)
-        output.seek(0)
-        assert process.exitcode == 0, output.read()
+    try:
+        for process, output in zip(processes, outputs, strict=True):
+            process.join(900)
+            output.seek(0)
+            assert process.exitcode == 0, output.read()
+    finally:
+        for process in processes:
+            process.kill()
