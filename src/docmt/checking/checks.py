@@ -15,7 +15,7 @@ from statistics import median
 from docmt.checking.findings import KINDS, CheckConfig, CheckReport, Finding, is_certain, mark_sentence, quote
 from docmt.checking.languages import FUNCTION_WORDS, detect_language, is_unspaced, split_words, stem, tokenize
 from docmt.checking.pairing import Layout, read_translation
-from docmt.checking.terms import TermStatistics, find_inconsistent_terms
+from docmt.checking.renderings import TermStatistics, find_inconsistent_terms
 from docmt.documents import ParallelDocument
 from docmt.documents.numbers import Certainty, TextPiece, Unmatched, find_unmatched_numbers, subtract
 from docmt.documents.protected_text import find_protected

@@ -49,7 +49,7 @@ BILINGUAL_SUFFIXES = (".html", ".xlf", ".xliff", ".tmx")
 
 @dataclass(frozen=True)
 class FileConfig:
-    """How a file with markup is read and written."""
+    """Options of reading and writing a file with markup."""
 
     source_language: str = ""
     target_language: str = ""
@@ -94,7 +94,7 @@ class FileTranslation:
 
     @property
     def is_package(self) -> bool:
-        """Whether the file is a zip package."""
+        """True if the file is a zip package."""
         return self._data.startswith(b"PK")
 
     @property

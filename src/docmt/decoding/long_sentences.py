@@ -134,7 +134,7 @@ def join_pieces(sources: Sequence[str], targets: Sequence[str], language: str) -
 
 
 class PieceTranslator(Protocol):
-    """What is used of a translator: see `docmt.Translator`."""
+    """The part of `docmt.Translator` that is used here."""
 
     search: SearchConfig
     languages: tuple[str, str]

@@ -413,7 +413,7 @@ class Translation:
 
     @property
     def has_finite_scores(self) -> bool:
-        """Whether all scores of sentences are finite numbers; those of a damaged model are not."""
+        """True if all scores of sentences are finite numbers; those of a damaged model are not."""
         return all(math.isfinite(sentence.score) for sentence in self.sentences)
 
     def text(self) -> str:

@@ -26,9 +26,9 @@ from docmt.decoding.alignment import align_documents, default_alignment_layer, l
 from docmt.decoding.document_stream import DocumentStream, OpenDocument, translate_documents, translate_next
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
+from docmt.decoding.logits import count_copies
 from docmt.decoding.long_sentences import align_selected, cut_long_sentences
 from docmt.decoding.openings import OPENING_BEAM, REST_BEAM, Opening, search_openings
-from docmt.decoding.sampling import count_copies
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig

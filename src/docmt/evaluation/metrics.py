@@ -25,7 +25,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
 from docmt.core.settings import check_choice
 from docmt.documents.corpus_files import Corpus, count_untranslated, read_hypothesis, read_reference
-from docmt.text.moses import moses, moses_language
+from docmt.text.bpe import moses, moses_language
 
 _log = logging.getLogger(__name__)
 Documents: TypeAlias = Sequence[Sequence[str]]
