@@ -25,6 +25,7 @@ RANKS = {
     "checkpoint": 4,
     "analysis": 6,
     "decoding": 6,
+    "engines": 6.5,  # have the methods of a translator
     "evaluation": 7,  # reads the results of decoding
     "training": 8,  # validation decodes, evaluates and measures entropy
     "experiments": 9,

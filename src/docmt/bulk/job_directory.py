@@ -41,6 +41,7 @@ from docmt.core.files import find_leftovers, host_id, is_running, read_bytes, re
 from docmt.core.plain_text import write_bytes
 from docmt.core.progress import format_time
 from docmt.decoding.term_report import summarize_terms
+from docmt.decoding.translation_results import EngineUse, sum_uses
 
 CLAIM_SECONDS = 300.0
 """Age of a sign of life after which a worker may count as dead. NFS shows other machines a change a minute late."""
@@ -176,6 +177,8 @@ class ShardFacts:
     """terms of each state, see `TermStatus`"""
     files: list[str] = field(default_factory=list)
     """paths of its translations below `output`"""
+    engine: dict[str, Any] = field(default_factory=dict)
+    """what a server took (`EngineUse`)"""
 
 
 @dataclass(frozen=True)
@@ -456,6 +459,8 @@ class JobStatus:
     """documents with each warning"""
     terms: tuple[tuple[str, int], ...] = ()
     """terms of each state, see `TermStatus`"""
+    engine: EngineUse | None = None
+    """what a server took"""
     deleted: tuple[str, ...] = ()
     """results that were there and have been deleted; their shards do not count as done"""
 
@@ -481,7 +486,9 @@ class JobStatus:
         """Return the result in one line."""
         failed = f"; {self.failed:,} failed, see {self.path}/failed" if self.failed else ""
         terms = f"; {summarize_terms(dict(self.terms))}" if self.terms else ""
-        return f"{self.path}: {self.translated:,} of {self.documents:,} documents are translated{failed}{terms}"
+        engine = f"; {self.engine}" if self.engine else ""
+        done = f"{self.translated:,} of {self.documents:,} documents are translated"
+        return f"{self.path}: {done}{failed}{terms}{engine}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
@@ -539,5 +546,6 @@ def read_status(job: JobDirectory) -> JobStatus:
         seconds=sum(each.seconds for each in facts.values()),
         warnings=tuple(sorted(warnings.items())),
         terms=tuple(sorted(terms.items())),
+        engine=sum_uses(EngineUse(**each.engine) for each in facts.values() if each.engine),
         deleted=tuple(file for name in sorted(deleted) for file in deleted[name]),
     )

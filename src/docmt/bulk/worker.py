@@ -7,9 +7,8 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
-from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,13 +32,13 @@ from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig
-from docmt.decoding.translation_results import non_finite_error
+from docmt.decoding.translation_results import non_finite_error, sum_uses
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.published_corpora import is_parquet
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translator
+    from docmt.decoding.document_translator import DocumentTranslator
 
 POLL_SECONDS = 1.0
 """Time between two looks at what other workers do."""
@@ -55,7 +54,7 @@ Result = TypeVar("Result")
 class Worker:
     """A model that works on a job."""
 
-    def __init__(self, job: JobDirectory, name: str, translator: Translator, samples: int = 1) -> None:
+    def __init__(self, job: JobDirectory, name: str, translator: DocumentTranslator, samples: int = 1) -> None:
         """name: that of its sign of life. samples: translations of each document, by sampling."""
         self._job, self._name, self._translator, self._samples = job, name, translator, samples
 
@@ -150,18 +149,19 @@ class Worker:
         files, unwritten = kind.write(self._job.output, shard.name, data, results, self._translator.align)
         failures = [*((item, item.error) for item in items if item.error), *errors, *unwritten]
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
-        facts = ShardFacts(len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results), files)
+        counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results)
+        versions = [version for _, documents in results for document in documents for version in document]
+        use = sum_uses(sentence.engine for version in versions for sentence in version)
+        facts = ShardFacts(*counts, files, asdict(use) if use else {})
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 
-    def _choose_translator(self, shard: Shard) -> Translator:
+    def _choose_translator(self, shard: Shard) -> DocumentTranslator:
         """Return the translator, with a seed for this shard if it samples: equal documents elsewhere get others."""
-        search = self._translator.search
-        if not search.sampling:
-            return self._translator
-        digest = blake2b(f"{search.seed} {shard.name}".encode(), digest_size=8).digest()
-        return self._translator.with_search(replace(search, seed=int.from_bytes(digest) >> 1))
+        return self._translator.with_seed_for(shard.name)
 
-    def _translate_items(self, translator: Translator, items: Sequence[ShardItem]) -> list[Versions | DocmtError]:
+    def _translate_items(
+        self, translator: DocumentTranslator, items: Sequence[ShardItem]
+    ) -> list[Versions | DocmtError]:
         """Return the translations of each item, or why it has none. One that fails is found by halving."""
         firsts = accumulate((len(item.documents) for item in items), initial=0)
         numbered = list(zip(firsts, items, strict=False))  # the last sum is that of all
@@ -173,7 +173,9 @@ class Worker:
             for versions in map_or_error(numbered, partial(self._translate_together, translator))
         ]
 
-    def _translate_together(self, translator: Translator, items: Sequence[tuple[int, ShardItem]]) -> list[Versions]:
+    def _translate_together(
+        self, translator: DocumentTranslator, items: Sequence[tuple[int, ShardItem]]
+    ) -> list[Versions]:
         """Translate the documents of items in common batches. Raises DocmtError, or for a lack of memory.
 
         items: each with the number of its first document in the shard. Samples of equal documents differ by it, so they
