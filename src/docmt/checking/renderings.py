@@ -231,7 +231,7 @@ def _describe_term(document: ParallelDocument, form: str, renderings: dict[str, 
 _MOST_WORDS, _LEAST_LETTERS = 3, 4
 """Words of the longest phrase, and letters of the shortest one."""
 _MORE_WORDS = 3
-"""How many words more than the phrase its translation may have."""
+"""Words that a translation may have more than its phrase."""
 _BLOCK, _LONGEST = 20_000, 200
 """Sentences in which words are linked by counts together, and words of the longest of them."""
 Lemma = Callable[[str], str]

@@ -23,11 +23,12 @@ from docmt.decoding.long_sentences import (
     PieceTranslator,
     Rows,
     Translate,
+    count_missing,
     cut_by_tokens,
+    find_doubtful,
     join_whole,
     make_translation,
 )
-from docmt.decoding.missing_text import count_missing, find_doubtful
 from docmt.decoding.term_search import Case, SearchOpenings, TermSearch
 from docmt.decoding.translation_results import PreparedDocument, TermUse, TranslatedSentence, Translation
 from docmt.documents import Document

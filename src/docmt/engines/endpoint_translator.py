@@ -16,8 +16,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
 from docmt.core.settings import check_choice
 from docmt.decoding.document_translator import DocumentTranslator, Preparable, describe_texts
-from docmt.decoding.long_sentences import Links, align_selected
-from docmt.decoding.missing_text import count_missing
+from docmt.decoding.long_sentences import Links, align_selected, count_missing
 from docmt.decoding.search_config import between_steps
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import (

@@ -201,7 +201,7 @@ class SentenceVectors(nn.Module):
 
 
 SentenceRelation = SentenceRotation | SentenceVectors
-"""What an attention knows of the distance in sentences between a query and a key."""
+"""The knowledge that an attention has of the distance in sentences between a query and a key."""
 
 
 @lru_cache(maxsize=16)
