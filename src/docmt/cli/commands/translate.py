@@ -89,7 +89,7 @@ class TranslateOptions(SearchOptions, TermOptions):
     """The options of the command."""
 
     model: str = option(positional=True, metavar="MODEL")
-    """model, run directory, M1,M2 for an ensemble, or endpoint:PROFILE"""
+    """model, run directory, ensemble M1,M2 or endpoint:PROFILE"""
     files: list[str] = option([], positional=True, metavar="FILE")
     """input files (default: standard input, also -)"""
     output: str = option(STANDARD, flags=("-o",), metavar="PATH")
