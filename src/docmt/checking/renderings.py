@@ -290,10 +290,10 @@ class _Nouns:
 def find_repeated_phrases(sentences: Sequence[str], language: str, lemma: Lemma) -> Phrases:
     """Return the nouns, names and phrases that end in one which a text repeats; longer ones win."""
     nouns = _Nouns(sentences, language)
-    found = [list(_list_phrases(sentence, nouns, lemma)) for sentence in sentences]
-    counts = Counter(key for phrases in found for _, key in phrases)
+    lists = [list(_list_phrases(sentence, nouns, lemma)) for sentence in sentences]
+    counts = Counter(key for phrases in lists for _, key in phrases)
     chosen = []
-    for phrases in found:
+    for phrases in lists:
         rows, taken = [], set[int]()
         for span, key in phrases:
             if counts[key] > 1 and taken.isdisjoint(range(*span)):
@@ -327,15 +327,15 @@ def find_renderings(
     phrases, links: by the number of the sentence. language, lemma: of the translation.
     """
     nouns = _Nouns([target for _, target in pairs], language)
-    found: dict[tuple[str, ...], list[Rendering]] = defaultdict(list)
+    by_phrase: dict[tuple[str, ...], list[Rendering]] = defaultdict(list)
     for number, ((source, target), rows) in enumerate(zip(pairs, phrases, strict=True)):
         for span, key in rows:
             if translated := _find_translation(target, span, len(key), links.get(number, ()), nouns):
                 (start, end), words = translated
                 text = target[start:end]
-                found[key].append(Rendering(number, span, source[slice(*span)], text, tuple(map(lemma, words))))
+                by_phrase[key].append(Rendering(number, span, source[slice(*span)], text, tuple(map(lemma, words))))
     repeated = []
-    for renderings in found.values():
+    for renderings in by_phrase.values():
         groups: dict[tuple[str, ...], list[Rendering]] = defaultdict(list)
         for each in renderings:
             groups[each.key].append(each)

@@ -188,8 +188,8 @@ class FileTranslation:
         for sentence, each in zip(sentences, new, strict=True):
             row = by_unit[sentence.unit]
             span = (0, 0) if translated is None else translated.target_spans[sentence.unit][len(row)]
-            places = (sentence.start, sentence.end), span
-            row.append(BilingualSentence(*places, each.score, each.target is not None, each.review))
+            spans = (sentence.start, sentence.end), span
+            row.append(BilingualSentence(*spans, each.score, each.target is not None, each.review))
         targets = [Unit("")] * len(sources) if translated is None else translated.units
         rows = enumerate(zip(sources, targets, by_unit, strict=True), 1)
         return [BilingualUnit(str(number), source, target, tuple(row)) for number, (source, target, row) in rows]

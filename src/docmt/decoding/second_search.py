@@ -141,9 +141,9 @@ def _search_numbers(
     faults = [fault for fault in checked if fault.lost or fault.invented]
     protections = [fault.protect(translator) for fault in faults]
     hidden = [each.hide(fault.sentence.source) for fault, each in zip(faults, protections, strict=True)]
-    found = translate([translator.prepare(Document.from_sentences([text])) for text in hidden]) if hidden else []
+    repaired = translate([translator.prepare(Document.from_sentences([text])) for text in hidden]) if hidden else []
     changed, missing = dict[Key, Rows](), dict[Key, int]()
-    for fault, protection, translation in zip(faults, protections, found, strict=True):
+    for fault, protection, translation in zip(faults, protections, repaired, strict=True):
         source, new, left = fault.sentence.source, translation.sentences[0], fault.lost
         restored = protection.restore(new.target, source)
         lost, invented = find_number_faults(source, restored, languages)
@@ -186,19 +186,19 @@ class ConsistencySearch(TermSearch):
     most_loss = 4.0
 
     def __init__(
-        self, translator: PieceTranslator, terms: Sequence[Term], places: Mapping[Place, str], align: Align,
+        self, translator: PieceTranslator, terms: Sequence[Term], other_texts: Mapping[Place, str], align: Align,
         search_openings: SearchOpenings,
     ) -> None:  # fmt: skip
-        """terms: the usual renderings. places: where other words stand, and these."""
+        """terms: the usual renderings. other_texts: other words, by their place."""
         matcher = TermMatcher(Glossary(translator.languages, tuple(terms)))
         super().__init__(translator, matcher, align, search_openings)
-        self._places, self._user = places, translator.terms
+        self._texts, self._user = other_texts, translator.terms
 
     def _make_cases(self, key: Key, pieces: Rows, is_changed: bool) -> list[Case]:
         cases = super()._make_cases(key, pieces, is_changed)
         for case in cases:
             spans = [(case.key, case.part, each.span) for each in case.occurrences]
-            case.searched = {n for n, each in enumerate(spans) if case.matches[n] is None and each not in self._places}
+            case.searched = {n for n, each in enumerate(spans) if case.matches[n] is None and each not in self._texts}
         return [case for case in cases if case.missing]
 
     def _count_faults(self, case: Case, target: str, matches: Sequence[Match | None]) -> int:
@@ -208,7 +208,7 @@ class ConsistencySearch(TermSearch):
 
     def _describe(self, case: Case) -> list[TermUse]:
         return [
-            replace(use, status="consistent", replaced=self._places.get((case.key, case.part, use.span), ""))
+            replace(use, status="consistent", replaced=self._texts.get((case.key, case.part, use.span), ""))
             for use in super()._describe(case)
             if use.status == "second_search"
         ]
@@ -232,13 +232,13 @@ def make_consistent(
         if not translation.has_finite_scores:
             continue
         rows = {(0, n): changed.get((document, n), [sentence]) for n, sentence in enumerate(translation)}
-        terms, found_places = _find_terms(translator, rows, align)
-        places = {place: text for place, text in found_places.items() if (document, place[0][1]) not in given}
-        if places:
-            search = ConsistencySearch(translator, terms, places, align, search_openings)
+        terms, texts = _find_terms(translator, rows, align)
+        other_texts = {place: text for place, text in texts.items() if (document, place[0][1]) not in given}
+        if other_texts:
+            search = ConsistencySearch(translator, terms, other_texts, align, search_openings)
             known = {key: pieces for key, pieces in rows.items() if (document, key[1]) in changed}
-            (made[document],), found = search.run([sources[document]], [translation], known)
-            others |= {(document, number): pieces for (_, number), pieces in found.items()}
+            (made[document],), replacements = search.run([sources[document]], [translation], known)
+            others |= {(document, number): pieces for (_, number), pieces in replacements.items()}
     return made, others
 
 
@@ -254,17 +254,17 @@ def _find_terms(
         return [], {}
     numbers = [number for number, each in enumerate(phrases) if each]
     (links,) = align([make_translation([each for _, _, each in flat])], [numbers])
-    terms, places = [], dict[Place, str]()
+    terms, texts = [], dict[Place, str]()
     for phrase in find_renderings(pairs, phrases, links, target, choose_lemma(target)):
         usual, *rest = phrase.groups
         if not _has_usual(phrase):
             continue
         terms.append(Term(phrase.text, (most_common_text([each.text for each in usual]),)))
         for each in (each for group in rest for each in group if is_other_rendering(each, usual[0])):
-            asked = translator.terms.find(pairs[each.sentence][0]) if translator.terms else []
-            if all(use.span[1] <= each.source[0] or each.source[1] <= use.span[0] for use in asked):
-                places[(*flat[each.sentence][:2], each.source)] = each.text
-    return terms, places
+            uses = translator.terms.find(pairs[each.sentence][0]) if translator.terms else []
+            if all(use.span[1] <= each.source[0] or each.source[1] <= use.span[0] for use in uses):
+                texts[(*flat[each.sentence][:2], each.source)] = each.text
+    return terms, texts
 
 
 def _has_usual(phrase: RepeatedPhrase) -> bool:
