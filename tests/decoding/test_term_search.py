@@ -2,13 +2,14 @@
 
 import re
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 import docmt
 from docmt.core.errors import DocmtError
 from docmt.terms import Glossary, Term
-from docmt.terms.matching import TermMatcher
+from docmt.terms.matching import TermMatcher, TermMode
 
 TEXT = (
     "The committee adopted these measures. It is a good report of 3 pages. Nothing here. "
@@ -114,6 +115,20 @@ def test_terms_in_protected_text_alone_change_nothing(translator):
     assert str(made) == str(translator.translate(document))
 
 
+def test_words_that_a_term_replaces_are_told_and_better_kept(translator, monkeypatch):
+    document = docmt.Document.from_sentences(["The steering committee adopted the report."])
+    modes = [use(translator, {"committee": "collège"}, mode) for mode in get_args(TermMode)]
+    kept = [each.translate(document) for each in modes]
+    assert all("conduite" in str(made) and not made.sentences[0].terms[0].dropped for made in kept)
+    monkeypatch.setattr("docmt.decoding.term_search._MOST_CHECKED", 1)  # the best one for the model
+    refused, required = (each.translate(document) for each in modes)
+    assert str(refused) == str(translator.translate(document)) and "conduite" not in str(required)
+    assert [(each.status, each.dropped) for made in (refused, required) for each in made.sentences[0].terms] == [
+        ("refused", "steering"),
+        ("second_search", "steering"),
+    ]
+
+
 def test_modes_are_checked(translator):
     with pytest.raises(DocmtError, match="mode"):
         use(translator, PAIRS, "perhaps")
@@ -149,15 +164,12 @@ def test_a_term_agrees_in_number_with_its_source(translator):
         assert wanted in re.findall(r"\w+", target)
 
 
-def test_a_term_that_loses_text_is_refused_unless_required(translator, plain, monkeypatch):
+def test_a_required_term_that_loses_text_has_a_warning(translator, plain, monkeypatch):
     monkeypatch.setattr("docmt.decoding.missing_text._LEAST_WORDS", 3)
     monkeypatch.setattr("docmt.decoding.missing_text._DOUBTFUL", 9.0)
     monkeypatch.setattr("docmt.decoding.missing_text._find_missing", lambda made: 8 * ("ressortissant" in made.text()))
     document = docmt.Document.from_text(TEXT)
     assert not any(plain.warnings())
-    made = use(translator, PAIRS).translate(document)
-    assert made.sentences[3].terms[0].status == "refused" and not any(made.warnings())
-    assert made.sentences[3].target == plain.sentences[3].target and made.sentences[0] != plain.sentences[0]
     required = use(translator, PAIRS, "require").translate(document)
     assert "ressortissants" in required.sentences[3].target
     assert required.warnings() == [[], [], [], ["missing_text"], []]

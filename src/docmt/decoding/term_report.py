@@ -13,7 +13,7 @@ from docmt.terms.matching import Occurrence, TermMatcher
 
 TERM_COLUMNS = (
     *("document", "sentence", "term", "wanted", "found"),
-    *("status", "loss", "replaced", "source", "translation"),
+    *("status", "loss", "replaced", "dropped", "source", "translation"),
 )
 UNMET = ("refused", "lost", "forbidden", "protected")
 """States of terms that a translation lacks."""
@@ -24,7 +24,7 @@ def make_rows(document: str, number: int, source: str, target: str, uses: Iterab
     return [
         [
             *(document, number, use.term, "|".join(use.wanted), use.found),
-            *(use.status, round(use.loss, 2), use.replaced, source, target),
+            *(use.status, round(use.loss, 2), use.replaced, use.dropped, source, target),
         ]
         for use in uses
     ]
