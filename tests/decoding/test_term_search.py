@@ -129,6 +129,12 @@ def test_words_that_a_term_replaces_are_told_and_better_kept(translator, monkeyp
     ]
 
 
+def test_a_cell_may_become_a_term_that_is_longer_than_the_search_allows(translator):
+    long = " ".join(["commission des affaires économiques et monétaires"] * 12)
+    target, statuses = one(translator, {"ECON": long}, "ECON", "prefer")
+    assert target == long[0].upper() + long[1:] and statuses == ["second_search"]
+
+
 def test_modes_are_checked(translator):
     with pytest.raises(DocmtError, match="mode"):
         use(translator, PAIRS, "perhaps")

@@ -298,8 +298,9 @@ class TermSearch:
             else:  # the term is all that there is
                 start, end = found[missing].span
                 places.append(_Place(source, found[missing], (), around=(source[:start], source[end:])))
-        openings = [self._open(place) for place in places]
-        wholes: list[list[list[int]]] = [[] for _ in places]
+        opened = [self._open(place) for place in places]
+        openings = [[] if place.around else each for place, each in zip(places, opened, strict=True)]
+        wholes = [each if place.around else [] for place, each in zip(places, opened, strict=True)]
         linked = [index for index, place in enumerate(places) if place.number is not None]
         for index, hypotheses in self._run([(cases[index], openings[index]) for index in linked], stops=True):
             case, place = cases[linked[index]], places[linked[index]]
