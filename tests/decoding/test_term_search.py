@@ -196,6 +196,22 @@ def test_an_apostrophe_of_the_glossary_is_written_as_the_model_writes_it(transla
     assert "salle d'attente" in target
 
 
+def test_a_forbidden_translation_is_told_where_the_allowed_one_is_refused_and_avoided(translator):
+    document = docmt.Document.from_sentences(["The committee adopted it."])
+    for target, status, forbidden in [
+        ("xylophone quantique", "forbidden", "commission"),
+        ("comité", "second_search", "x"),
+    ]:
+        term = Term("committee", (target,), (forbidden,))
+        (use,) = translator.with_terms(Glossary(translator.languages, (term,))).translate(document).sentences[0].terms
+        assert (use.status, use.found) == (status, forbidden if status == "forbidden" else target)
+    term = Term("committee", ("nouvelle commission",), ("commission",))
+    (use,) = (
+        translator.with_terms(Glossary(translator.languages, (term,)), "require").translate(document).sentences[0].terms
+    )
+    assert (use.status, use.found) == ("second_search", "nouvelle commission")  # it is allowed there
+
+
 def test_a_forbidden_translation_is_reported(translator):
     terms = Glossary(translator.languages, (Term("committee", forbidden=("commission",)),))
     (sentence,) = translator.with_terms(terms).translate(docmt.Document.from_sentences(["The committee met."]))

@@ -83,6 +83,8 @@ class ShardFacts:
     """terms of each state, see `TermStatus`"""
     files: list[str] = field(default_factory=list)
     """paths of its translations below `output`"""
+    reused: int = 0
+    """sentences that a memory gave"""
 
 
 @dataclass(frozen=True)
@@ -363,6 +365,8 @@ class JobStatus:
     """documents with each warning"""
     terms: tuple[tuple[str, int], ...] = ()
     """terms of each state, see `TermStatus`"""
+    reused: int = 0
+    """sentences that a memory gave"""
     deleted: tuple[str, ...] = ()
     """results that were there and have been deleted; their shards do not count as done"""
 
@@ -388,7 +392,9 @@ class JobStatus:
         """Return the result in one line."""
         failed = f"; {self.failed:,} failed, see {self.path}/failed" if self.failed else ""
         terms = f"; {summarize_terms(dict(self.terms))}" if self.terms else ""
-        return f"{self.path}: {self.translated:,} of {self.documents:,} documents are translated{failed}{terms}"
+        memory = f"; memory: {self.reused:,} sentences reused" if self.reused else ""
+        counts = f"{self.translated:,} of {self.documents:,} documents are translated"
+        return f"{self.path}: {counts}{failed}{terms}{memory}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
@@ -446,5 +452,6 @@ def read_status(job: JobDirectory) -> JobStatus:
         seconds=sum(each.seconds for each in facts.values()),
         warnings=tuple(sorted(warnings.items())),
         terms=tuple(sorted(terms.items())),
+        reused=sum(each.reused for each in facts.values()),
         deleted=tuple(file for name in sorted(deleted) for file in deleted[name]),
     )

@@ -6,7 +6,7 @@ import logging
 import time
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
@@ -23,10 +23,11 @@ from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig
-from docmt.decoding.translation_results import non_finite_error
+from docmt.decoding.translation_results import TranslatedSentence, non_finite_error
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.published_corpora import is_parquet
+from docmt.terms.memory import QUALITY
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
@@ -138,7 +139,8 @@ class Worker:
         files, unwritten = kind.write(self._job.output, shard.name, data, results, self._translator.align)
         failures = [*((item, item.error) for item in items if item.error), *errors, *unwritten]
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
-        facts = ShardFacts(len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results), files)
+        counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results)
+        facts = ShardFacts(*counts, files, _count_reused(results))
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 
     def _choose_translator(self, shard: Shard) -> Translator:
@@ -203,9 +205,18 @@ def _count_warnings(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, 
 
 def _count_terms(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, int]:
     """Return the number of terms of each state."""
-    versions = (version for _, documents in results for document in documents for version in document)
-    counts = Counter(use.status for version in versions for sentence in version for use in sentence.terms)
+    counts = Counter(use.status for sentence in _list_sentences(results) for use in sentence.terms)
     return dict(sorted(counts.items()))
+
+
+def _count_reused(results: Sequence[tuple[ShardItem, Versions]]) -> int:
+    """Return the number of sentences that a memory gave."""
+    return sum(sentence.memory in QUALITY for sentence in _list_sentences(results))
+
+
+def _list_sentences(results: Sequence[tuple[ShardItem, Versions]]) -> Iterator[TranslatedSentence]:
+    versions = (version for _, documents in results for document in documents for version in document)
+    return (sentence for version in versions for sentence in version)
 
 
 # The plan

@@ -63,12 +63,15 @@ def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str
     asked = [use for use in uses if use.status != "protected"]
     terms = [Term(use.term, use.wanted, (use.found,) if use.status == "forbidden" else ()) for use in asked]
     occurrences = [Occurrence(term, use.span) for term, use in zip(terms, asked, strict=True)]
-    matches = TermMatcher(Glossary(languages, ())).match(occurrences, target)
+    matcher = TermMatcher(Glossary(languages, ()))
+    matches = matcher.match(occurrences, target)
     reviewed = [use for use in uses if use.status == "protected"]
-    for use, match in zip(asked, matches, strict=True):
-        status: TermStatus = "lost" if use.wanted else "forbidden"
-        found = "" if use.wanted else use.found
+    for use, term, match in zip(asked, terms, matches, strict=True):
+        status: TermStatus = "lost"
+        found = ""
         if match is not None:
             status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
+        if span := matcher.find_forbidden(term, target, matches):
+            status, found = "forbidden", target[slice(*span)]
         reviewed.append(replace(use, found=found, status=status, loss=0.0))
     return sorted(reviewed, key=lambda use: use.span)

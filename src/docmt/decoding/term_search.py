@@ -506,10 +506,11 @@ class TermSearch:
         self._translations[case.document][case.number] = case.sentence
 
     def _count_faults(self, case: Case, target: str, matches: Sequence[Match | None]) -> int:
-        """Return how many numbers a translation loses or adds, beside those of terms that are met."""
+        """Return how many numbers beside terms a translation loses or adds, and how many terms have forbidden words."""
         pairs = [(each.span, match.span) for each, match in zip(case.occurrences, matches, strict=True) if match]
         source = _blank(case.sentence.source, [one for one, _ in pairs])
-        return sum(
+        forbidden = (self._matcher.find_forbidden(each.term, target, matches) for each in case.occurrences)
+        return sum(map(bool, forbidden)) + sum(
             map(
                 len,
                 find_number_faults(source, _blank(target, [other for _, other in pairs]), self._translator.languages),
@@ -523,12 +524,12 @@ class TermSearch:
             status: TermStatus = "refused" if number in case.refused else "lost"
             refused, found, target = case.refused.get(number), "", case.sentence.target
             loss, dropped = (refused.loss, refused.dropped) if refused else (0.0, ())
-            if not occurrence.term.targets and (span := self._matcher.find_forbidden(occurrence.term, target)):
-                status, found = "forbidden", target[slice(*span)]
             if match is not None:
                 status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
             if match is not None and number in case.searched:
                 status, loss, dropped = "second_search", case.loss, case.dropped
+            if span := self._matcher.find_forbidden(occurrence.term, target, case.matches):
+                status, found = "forbidden", target[slice(*span)]
             term, text = occurrence.term, ", ".join(dropped)
             uses.append(TermUse(occurrence.span, term.source, term.targets, found, status, loss, dropped=text))
         for term, span, *_ in case.protected:
