@@ -217,6 +217,7 @@ def test_a_bulk_job_is_done_with_one_memory(here):
     (here / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     arguments = ["bulk", *MODEL, "in.jsonl", "-o", "job", "--memory"]
     outcome = call(*arguments, "m.tmx")
+    assert outcome.err.splitlines()[-1].endswith("; memory: 3 sentences reused")
     assert outcome.status == 0, outcome.err
     (part,) = (here / "job" / "output").iterdir()
     records = [json.loads(line) for line in part.read_text().splitlines()]

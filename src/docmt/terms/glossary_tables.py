@@ -35,8 +35,8 @@ _NAMES = {
     "case": "case casesensitive matchcase casesensitivity casse respecterlacasse grosskleinschreibung",
     "note": "note notes comment comments description definition context example explanation bemerkung anmerkung "
     "kommentar kontext commentaire remarque définition contexte nota comentario",
-    "ignored": "relevance nr num number numéro numero número nummer id termid entryid conceptid subject domain domaine sachgebiet partofspeech pos author "
-    "creator created date",
+    "ignored": "nr num number numéro numero número nummer relevance id termid entryid conceptid subject domain domaine "
+    "sachgebiet partofspeech pos author creator created date",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 _YES = frozenset(["yes", "y", "true", "1", "x", "oui", "ja", "sí", "sim"])
