@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sentences = [sentence for document in translated for sentence in document]
         exact = exact or sentences
         equal = sum(a == b for a, b in zip(sentences, exact, strict=True)) / len(sentences)
-        scores = evaluate_documents(translated, references).scores()
+        scores = evaluate_documents(translated, references).metrics
         row = {"search": name, "beam": options.beam, "equal": 100 * equal}
         row |= {metric: score.score for metric, score in scores.items() if score is not None}
         rows[name] = row | (count_right(items[: len(translated)], translated) if items else {})

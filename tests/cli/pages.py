@@ -201,7 +201,7 @@ def smaller(arguments):
     """The options that make a command quick."""
     files_alone = arguments[0] == "evaluate" and ("--hypothesis" in arguments or "--source" not in arguments)
     given = arguments[0] == "inspect" and ("test.en" not in arguments or "test.de" in arguments)
-    if files_alone or given:  # nothing is searched
+    if files_alone or given or any(each.startswith("endpoint:") for each in arguments):  # nothing is searched
         return []
     if arguments[0] != "train":
         return SMALLER.get(arguments[0], [])

@@ -36,7 +36,7 @@ def files(tmp_path):
 def test_files(files, command, tmp_path):
     outcome = call("evaluate", *files, "--external.command", command, "--json", tmp_path / "o.json")
     assert outcome.status == 0, outcome
-    assert "\nStub    0.6667  3 sentences  version:1|context:0\n" in outcome.out
+    assert "\nStub    0.6667  3 sentences  length ratio 0.933  version:1|context:0\n" in outcome.out
     assert outcome.err.startswith("docmt: 3 inputs longer than the limit of Stub, 8 subwords")
     found = json.loads((tmp_path / "o.json").read_text())
     assert found["external"]["scores"] == [[1.0, 0.0], [1.0]]

@@ -43,7 +43,10 @@ EVALUATE = ["evaluate", "--hypothesis", "a", "--reference", "b"]
         ([*EVALUATE, "--metrics.unit", "instance"], r"a is a file, which has no instances"),
         (["probe"], r"MODEL is missing; a whole command is"),
         (["probe", "m"], r"name test sets \(--suite\), or a corpus"),
-        ([*EVALUATE, "--metrics.unit", "page"], r"--metrics.unit is 'page': choose one of document, instance"),
+        (
+            [*EVALUATE, "--metrics.unit", "page"],
+            r"--metrics.unit is 'page': choose one of document, sentence, paragraph, instance",
+        ),
         (
             [*EVALUATE, "--metrics.protocol", "han"],
             r"--metrics.protocol is 'han': choose one of gtransformer, zhang2018,",

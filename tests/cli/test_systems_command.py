@@ -64,7 +64,9 @@ def test_files_are_compared_with_the_first(files):
 
 
 def test_options_of_the_tests(files):
-    found = json.loads(call(*SYSTEMS, "--test", "sign", "--resample", "sentences", "--json", "-", "--ter").out)
+    found = json.loads(
+        call(*SYSTEMS, "--test", "sign", "--resample", "sentences", "--json", "-", "--metrics", "d-bleu", "ter").out
+    )
     differences = [own["outcomes"]["ter"]["difference"] for own in found["systems"]]
     assert differences[0] is None
     assert differences[2]["segments_better"] > differences[2]["segments_worse"]
@@ -105,6 +107,19 @@ def test_models_and_files(run, files):
     fails("evaluate", "--systems", run, "a.de", *source, "-o", "-", message="-o - cannot take the translations")
     fails("evaluate", "--systems", run, "a.de", *source, "-o", "a.de", message="a file is where a directory is")
     assert not (files / "late").exists()
+
+
+@pytest.mark.parametrize("protect", [[], ["--protect", "none"]])
+def test_a_model_translates_as_docmt_translate_does(run, files, protect):
+    """Both copy addresses and paths, or neither does."""
+    lines = (files / "test.en").read_text().splitlines()
+    lines[0] = f"{lines[0].removesuffix('.')} at /etc/passwd and http://example.eu/a."
+    (files / "test.en").write_text("\n".join(lines) + "\n")
+    call("translate", run, "test.en", "--layout", "lines", "-o", "t.de", *protect, *QUICK)
+    call("evaluate", "--model", run, "--source", "test.en", "--reference", "test.de", "-o", "e.de", *protect, *QUICK)
+    translated = (files / "t.de").read_text()
+    assert lines_of(files / "e.de") == lines_of(files / "t.de") != []
+    assert ("/etc/passwd" in translated and "http://example.eu/a" in translated) is (not protect)
 
 
 def interrupted(monkeypatch, name, after, *arguments):

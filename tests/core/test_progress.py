@@ -35,6 +35,16 @@ def test_plain_lines(clock, capsys, total, left, shown):
     assert capsys.readouterr().err == shown
 
 
+def test_lines_of_a_long_run_become_rarer(clock, capsys):
+    with progress("work", 3600) as bar:
+        for _ in range(3600):
+            clock[0] += 1
+            bar.advance()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines[:5]] == ["10", "20", "30", "40", "54"]
+    assert 18 < len(lines) < 26, "an hour"
+
+
 def test_what_the_work_belongs_to(clock, capsys, monkeypatch):
     def line():
         with progress("work") as bar:

@@ -135,6 +135,8 @@ def test_a_year_touches_no_digit():
     ("source", "hidden", "target", "restored"),
     [
         ("{% if a %}It is.{% endif %}", "1857 It is.1868", "1857 C'est.1868", "{% if a %}C'est.{% endif %}"),
+        ("See [a file](http://a.b/c_(d)).", "See a file.", "Voir un dossier.", "Voir [un dossier](http://a.b/c_(d))."),
+        ("The {n}th file.", "The 1857 th file.", "Le 1857 dossier.", "Le {n} dossier."),
         ("Set file{s} now.", "Set file 1857 now.", "Mettez le dossier 1857.", "Mettez le dossier{s}."),
         ("{a}{b} is.", "1857 is.", "1857 est.", "{a}{b} est."),
         ("{a} {b} is.", "1857 1868 is.", "", "{a} {b}"),
@@ -160,6 +162,7 @@ def test_a_year_touches_no_digit():
         ("Of {0} (%d%) for $%.2f", "Of 1857 (1868) for 1879", "De 1857 pour 1879 (1868)", "De {0} pour $%.2f (%d%)"),
         ("It costs £6 now.", "It costs £6 now.", "Ça coûte 6.", "Ça coûte 6\u00a0£."),
         ("It costs £6 now.", "It costs £6 now.", "Ça coûte 6 livres.", "Ça coûte 6 livres."),
+        ("From £6 or €7.", "From £6 or €7.", "De 6 £ ou $ EUR7.", "De 6 £ ou EUR7."),
         ("From £6 to £12.50.", "From £6 to £12.50.", "De 6 à 12,50.", "De 6\u00a0£ à 12,50\u00a0£."),
         ("Has twenty; see {a}.", "Has twenty; see 1857.", "A 20; voir.", "A 20 {a}; voir."),
         ("Has twenty; see {a}.", "Has twenty; see 1857.", "A 2000; voir.", "A {a}; voir."),

@@ -49,7 +49,7 @@ def test_scores_of_a_process(stub):
     result = score(stub(EQUAL))
     assert result.scores == [[1.0, 0.0, 1.0], [0.0]]
     assert (result.name, result.signature, result.score) == ("Stub", "version:1|context:0", 0.5)
-    assert result.format() == "Stub    0.5000  4 sentences  version:1|context:0"
+    assert result.format() == "Stub    0.5000  4 sentences  length ratio 0.950  version:1|context:0"
     assert result.warning() == ""
     assert json.loads(json.dumps(result.to_json()))["scores"] == [[1.0, 0.0, 1.0], [0.0]]
 
@@ -92,6 +92,47 @@ def test_inputs_that_are_too_long(stub):
     assert result.warning().startswith("2 inputs longer than the limit of Stub, 512 subwords")
     assert "(first: document 1, sentence 2)" in result.warning()
     assert result.to_json()["too_long"] == [[1, 2], [2, 1]]
+
+
+WINDOWS = [
+    ("2:2", [[(1, "One. Two."), (3, "Three. Four."), (5, "Five.")], [(1, "Six.")]]),
+    ("3:1", [[(1, "One. Two. Three."), (2, "Two. Three. Four."), (3, "Three. Four. Five.")], [(1, "Six.")]]),
+    ("4:3", [[(1, "One. Two. Three. Four."), (4, "Four. Five.")], [(1, "Six.")]]),
+    ("9:9", [[(1, "One. Two. Three. Four. Five.")], [(1, "Six.")]]),
+]
+LENGTHS = """
+open(sys.argv[1], "w").write(json.dumps(rows))
+print(json.dumps({"name": "S", "signature": "", "scores": [len(row["src"].split()) for row in rows]}))
+"""
+
+
+@pytest.mark.parametrize(("window", "expected"), WINDOWS)
+def test_windows_cover_each_document(stub, tmp_path, window, expected):
+    sides = [("One.", "Two.", "Three.", "Four.", "Five."), ("Six.",)]
+    config = ExternalConfig(stub(LENGTHS, str(tmp_path / "rows")), window=window)
+    result = score_externally(sides, sides, sides, ["a", "b"], config)
+    rows = json.loads((tmp_path / "rows").read_text())
+    assert [(row["document"], row["sentence"], row["mt"]) for row in rows] == [
+        (name, *each) for name, windows in zip("ab", expected, strict=True) for each in windows
+    ]
+    sizes = [[len(text.split()) for _, text in windows] for windows in expected]
+    assert result.scores == sizes and result.score == sum(map(sum, sizes)) / len(rows)
+    assert f"{len(rows)} windows  length ratio 1.000  |context:0|window:{window}" in result.format()
+
+
+def test_a_metric_that_cuts_its_input_is_known_by_its_name(stub):
+    sides = [("a word " * 200, "One."), ("Two.",)]
+    command = stub("print(json.dumps({'name': 'wmt-COMET', 'signature': '', 'scores': [0] * len(rows)}))")
+    result = score_externally(sides, sides, sides, ["a", "b"], ExternalConfig(command, window="2:1"))
+    assert result.limit == 512 and result.too_long == [(0, 0)]
+    assert "512 subwords with context, as estimated from their words, were cut off" in result.warning()
+    assert result.warning().endswith("Reduce external.window")
+
+
+@pytest.mark.parametrize("window", ["6", "2:3", "0:0", "a:b", "3:"])
+def test_windows_that_are_none(window):
+    with pytest.raises(DocmtError, match=r"external\.window is .*: give W:S"):
+        ExternalConfig("x", window=window)
 
 
 FAILURES = [

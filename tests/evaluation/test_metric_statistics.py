@@ -48,7 +48,12 @@ def flat(documents):
 @pytest.mark.parametrize("references", [1, 2, 3])
 def test_ter_is_that_of_sacrebleu_to_the_last_digit(references):
     hypotheses, *sides = (texts(seed) for seed in range(references + 1))
-    result = evaluate_documents(hypotheses, sides[0], MetricConfig(ter=True), more_references=sides[1:])
+    result = evaluate_documents(
+        hypotheses,
+        sides[0],
+        MetricConfig(names=["s-bleu", "d-bleu", "chrf", "d-chrf", "ter"]),
+        more_references=sides[1:],
+    )
     metric = TER()
     assert result.ter.score == metric.corpus_score(flat(hypotheses), list(map(flat, sides))).score
     assert result.ter.signature == str(metric.get_signature())
@@ -61,10 +66,14 @@ def test_ter_is_that_of_sacrebleu_to_the_last_digit(references):
 def test_ter_tells_how_far_it_is(monkeypatch, capsys):
     """A part of the sentences at a time, with the same result."""
     hypotheses, references = texts(1, 40), texts(2, 40)
-    whole = evaluate_documents(hypotheses, references, MetricConfig(ter=True)).ter
+    whole = evaluate_documents(
+        hypotheses, references, MetricConfig(names=["s-bleu", "d-bleu", "chrf", "d-chrf", "ter"])
+    ).ter
     monkeypatch.setattr("docmt.evaluation.metrics._TER_BATCH", 30)
     monkeypatch.setattr("docmt.core.progress.time.monotonic", iter(range(0, 10_000, 20)).__next__)
-    parts = evaluate_documents(hypotheses, references, MetricConfig(ter=True)).ter
+    parts = evaluate_documents(
+        hypotheses, references, MetricConfig(names=["s-bleu", "d-bleu", "chrf", "d-chrf", "ter"])
+    ).ter
     sentences = len(flat(references))
     assert f"TER (sentences): 30 of {sentences} " in capsys.readouterr().err
     assert parts == whole and (parts.statistics == whole.statistics).all() and len(parts.statistics) == sentences
@@ -72,14 +81,18 @@ def test_ter_tells_how_far_it_is(monkeypatch, capsys):
 
 def test_ter_counted_by_hand():
     """One word shifted in the first sentence, one left out in the second: 2 edits of 7 words."""
-    result = evaluate_documents([["c a b d", "e f"]], [["a b c d", "e f g"]], MetricConfig(ter=True))
+    result = evaluate_documents(
+        [["c a b d", "e f"]], [["a b c d", "e f g"]], MetricConfig(names=["s-bleu", "d-bleu", "chrf", "d-chrf", "ter"])
+    )
     assert result.ter.statistics.tolist() == [[1, 4], [1, 3]]
     assert result.ter.score == pytest.approx(200 / 7)
 
 
 @pytest.mark.parametrize("metric", TWINS)
 def test_many_sums_are_scored_as_one_by_one(metric):
-    evaluation = evaluate_documents(texts(1, 40), texts(2, 40), MetricConfig(ter=True))
+    evaluation = evaluate_documents(
+        texts(1, 40), texts(2, 40), MetricConfig(names=["s-bleu", "d-bleu", "chrf", "d-chrf", "ter"])
+    )
     statistics = {"bleu": evaluation.s_bleu, "chrf": evaluation.chrf, "ter": evaluation.ter}[metric].statistics
     generator = np.random.default_rng(5)
     rows = [statistics, statistics[:0].sum(axis=0)[None]]  # nothing, and sentences with orders that never match
@@ -99,7 +112,7 @@ def test_edits_without_any_reference_word():
 @pytest.mark.parametrize("metric", ["s_bleu", "chrf", "ter", "d_bleu"])
 def test_statistics_by_document_are_those_of_its_sentences(metric):
     hypotheses, references = texts(1), texts(2)
-    config = MetricConfig(ter=True)
+    config = MetricConfig(names=["s-bleu", "d-bleu", "chrf", "d-chrf", "ter"])
     whole = getattr(evaluate_documents(hypotheses, references, config), metric)
     summed = whole.by_document(6)
     for number, pair in enumerate(zip(hypotheses, references, strict=True)):

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -113,7 +114,7 @@ def test_signatures_say_version_case_tokenizer_and_unit():
     assert "case:lc|eff:no|tok:none|smooth:exp|unit:instance|" in other.d_bleu.signature
     assert "case:lc" in other.chrf.signature
     assert "case:lc" in other.d_chrf.signature and "unit:instance|" in other.d_chrf.signature
-    assert [m.name for m in result.scores().values()] == ["s-BLEU", "d-BLEU", "chrF", "d-chrF"]
+    assert [m.name for m in result.metrics.values()] == ["s-BLEU", "d-BLEU", "chrF", "d-chrF"]
 
 
 def test_lower_case_counts_for_every_metric():
@@ -125,12 +126,16 @@ def test_lower_case_counts_for_every_metric():
         assert getattr(lower, metric).score == pytest.approx(100)
 
 
-@pytest.mark.parametrize("metric", ["s_bleu", "d_bleu", "chrf", "d_chrf", "ter"])
+@pytest.mark.parametrize("metric", ["s-bleu", "d-bleu", "chrf", "d-chrf", "chrf++", "d-chrf++", "ter"])
 def test_a_resampled_corpus_scores_as_sacrebleu_scores_its_segments(metric):
-    score = getattr(evaluate_documents(HYPOTHESES, REFERENCES, MetricConfig(ter=True)), metric)
-    view = joined if metric.startswith("d_") else flat
+    [score] = evaluate_documents(HYPOTHESES, REFERENCES, MetricConfig(names=[metric])).metrics.values()
+    view = joined if metric.startswith("d-") else flat
     hypotheses, references = view(HYPOTHESES), view(REFERENCES)
-    judge = getattr(sacrebleu, f"corpus_{metric.removeprefix('d_').removeprefix('s_')}")
+    judge = getattr(sacrebleu, f"corpus_{metric.removeprefix('d-').removeprefix('s-').removesuffix('++')}")
+    if metric.endswith("++"):
+        judge = partial(judge, word_order=2)
+        assert "|nw:2|" in score.signature
+    assert score.score == judge(hypotheses, [references]).score
     generator = np.random.default_rng(3)
     for _ in range(5):
         sample = generator.integers(len(hypotheses), size=len(hypotheses))
@@ -138,6 +143,28 @@ def test_a_resampled_corpus_scores_as_sacrebleu_scores_its_segments(metric):
         sums = score.statistics[sample].sum(axis=0)
         actual = compute_bleu(sums).score if metric.endswith("bleu") else score.formula(sums)
         assert actual == expected.score
+
+
+def test_metrics_stand_in_the_order_that_was_named():
+    config = MetricConfig(names=["TER,chrf++", "d_bleu"])
+    result = evaluate_documents(HYPOTHESES, REFERENCES, config)
+    assert list(result.metrics) == ["ter", "chrf_pp", "d_bleu"]
+    assert [line.split()[0] for line in result.format().splitlines()[:3]] == ["TER", "chrF++", "d-BLEU"]
+    assert result.length_ratio == evaluate_documents(HYPOTHESES, REFERENCES, MetricConfig(names=["ter"])).length_ratio
+    assert result.s_bleu is None
+    with pytest.raises(DocmtError, match=r"there is no metric 'bleu': choose from s-bleu, .*chrf\+\+, .*ltcr-1"):
+        MetricConfig(names=["bleu"])
+    assert MetricConfig(names=["s-bleu", "s_bleu"]).keys == ("s_bleu",)
+
+
+def test_empty_lines_part_paragraphs():
+    sides = [[["a b c", "d e", "", "f g h"], ["a", "b"]], [["a b c", "d x", "", "f g h"], ["a", "c"]]]
+    result = evaluate_documents(*sides, MetricConfig(unit="paragraph", tokenize="none"))
+    assert list(result.metrics) == ["p_bleu", "d_bleu", "p_chrf", "d_chrf"]
+    lines = [["a b c d e", "f g h", "a", "b"], ["a b c d x", "f g h", "a", "c"]]
+    assert result.p_bleu.segments == 4 and "unit:paragraph" in result.p_bleu.signature
+    assert result.p_bleu.score == sacrebleu.corpus_bleu(lines[0], lines[1:], tokenize="none", force=True).score
+    assert result.p_chrf.score == sacrebleu.corpus_chrf(lines[0], lines[1:]).score
 
 
 def test_other_sentence_counts_leave_d_bleu_alone():
@@ -152,7 +179,9 @@ def test_other_sentence_counts_leave_d_bleu_alone():
     )
     assert result.undefined in result.format()
     assert "s-BLEU       -" in result.format() and "s-BLEU and chrF are not defined: 1 of 2" in result.format()
-    with_ter = evaluate_documents(hypotheses, REFERENCES, MetricConfig(ter=True)).format()
+    with_ter = evaluate_documents(
+        hypotheses, REFERENCES, MetricConfig(names=["s-bleu", "d-bleu", "chrf", "d-chrf", "ter"])
+    ).format()
     assert "s-BLEU, chrF and TER are not defined: 1 of 2" in with_ter and "TER          -" in with_ter
     assert result.to_json()["s_bleu"] is None
     with pytest.raises(DocmtError, match=r"needs paired sentences, but 1 of 2 documents differ"):
@@ -232,8 +261,8 @@ def test_references_that_do_not_fit_each_other():
 
 
 def test_unknown_options_are_refused_by_name():
-    with pytest.raises(DocmtError, match=r"unit is 'paragraph': choose one of document, instance"):
-        MetricConfig(unit="paragraph")
+    with pytest.raises(DocmtError, match=r"unit is 'page': choose one of document, sentence, paragraph, instance"):
+        MetricConfig(unit="page")
     with pytest.raises(DocmtError, match=r"tokenize is '14a': choose one of none, zh, 13a"):
         MetricConfig(tokenize="14a")
 

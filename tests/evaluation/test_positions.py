@@ -61,5 +61,5 @@ def test_few_documents_of_a_part_have_a_note():
 
 def test_systems_without_scores_of_sentences():
     other_counts = evaluate_documents([["one sentence only"], HYPOTHESES[1]], REFERENCES)
-    with pytest.raises(DocmtError, match="joined has no sentence scores, so none by position: 1 of 2 documents"):
+    with pytest.raises(DocmtError, match="joined has no scores of sentences, so none by position: 1 of 2 documents"):
         scores_by_position({"joined": other_counts})

@@ -1,6 +1,7 @@
 """The tests of significance: against sacreBLEU's own, against each text scored anew, and counted by hand."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,8 +21,8 @@ from docmt.evaluation.significance import (
     sign_p_value,
 )
 
-METRICS = {"s_bleu": BLEU, "chrf": CHRF, "ter": TER}
-WITH_TER = MetricConfig(ter=True)
+METRICS = {"s_bleu": BLEU, "chrf": CHRF, "chrf_pp": partial(CHRF, word_order=2), "ter": TER}
+WITH_TER = MetricConfig(names=["s-bleu", "d-bleu", "chrf", "d-chrf", "ter"])
 
 
 def mean(sums):
@@ -69,9 +70,10 @@ def test_over_sentences_the_numbers_are_those_of_sacrebleu(test, name_in_sacrebl
     )
     reference = judge()[1]
     config = SignificanceConfig(test=test, resample="sentences", samples=300, seed=77)
-    systems = evaluations(seed, quality=(0.8, 0.78, 0.7))
+    metrics = MetricConfig(names=["s-bleu", "d-bleu", "chrf", "chrf++", "d-chrf", "ter"])
+    systems = evaluations(seed, metrics, quality=(0.8, 0.78, 0.7))
     comparison = compare(systems, config)
-    for key, name in {"s_bleu": "BLEU", "chrf": "chrF2", "ter": "TER"}.items():
+    for key, name in {"s_bleu": "BLEU", "chrf": "chrF2", "chrf_pp": "chrF2++", "ter": "TER"}.items():
         for number, (outcome, expected) in enumerate(zip(comparison.outcomes[key], reference[name], strict=True)):
             if number:
                 p_value = outcome.difference.p_value
@@ -239,7 +241,7 @@ def test_a_better_system_is_found_and_its_numbers_agree():
     comparison = compare(systems)
     for key, outcomes in comparison.outcomes.items():
         better, luck = (outcome.difference for outcome in outcomes[1:])
-        scores = [evaluation.scores()[key].score for evaluation in systems.values()]
+        scores = [evaluation.metrics[key].score for evaluation in systems.values()]
         assert better.is_significant and better.p_value < 0.001 and not luck.is_significant
         assert (better.value < 0) == (key == "ter")
         assert better.value == pytest.approx(scores[1] - scores[0])

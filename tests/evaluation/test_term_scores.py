@@ -6,7 +6,6 @@ import re
 from itertools import product
 
 import pytest
-import sacrebleu
 from commands import assert_one_sentence, call
 
 from docmt.core.errors import DocmtError
@@ -63,10 +62,10 @@ def test_counts_are_those_of_every_assignment_tried(seed):
         assert scores[key].statistics.tolist() == [[len(terms), n] for (terms, _), n in zip(rows, met, strict=True)]
         assert scores[key].score == pytest.approx(100 * sum(met) / asked)
     assert scores["terms"].reference == task.score(references, references)["terms"].score
-    texts, others = ([text for document in side for text in document] for side in (targets, references))
-    assert scores["chrf_pp"].score == pytest.approx(sacrebleu.corpus_chrf(texts, [others], word_order=2).score)
-    repeated = sum(len(re.findall(r"(?=\b(\w) \1\b)", text)) for text in texts)
-    assert scores["repeated"].score == pytest.approx(100 * repeated / sum(len(text.split()) for text in texts))
+    repeated = sum(len(re.findall(r"(?=\b(\w) \1\b)", text)) for document in targets for text in document)
+    assert scores["repeated"].score == pytest.approx(
+        100 * repeated / sum(len(text.split()) for document in targets for text in document)
+    )
 
 
 def test_greedy_matching_would_lose_a_term():

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ import docmt
 from docmt.analysis import Point, draw_points
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
-from docmt.evaluation import evaluate_items, read_suite
+from docmt.evaluation import MetricConfig, evaluate_items, read_suite
 from docmt.experiments import EvaluationConfig, determine_state, reproduce, runs, write_figure, write_report
 
 FULL = pytest.mark.full
@@ -43,6 +44,17 @@ def test_the_table_has_the_scores(plan_of, copied):
             assert cells[column] == f"{score['mean']:.{digits}f} ± {score['spread']:.{digits}f}"
     assert content["rows"][0]["published"] == {"d-BLEU": 33.5}
     assert {run["state"] for row in content["rows"] for run in row["runs"]} == {"done"}
+
+
+def test_published_scores_of_other_segments_are_said_to_be_such(plan_of, tmp_path):
+    plan = plan_of(tmp_path)
+    plan = replace(plan, experiment=replace(plan.experiment, protocol="gtransformer"))
+    note = "so do not compare them: unit instance, text detokenized, tokenize 13a, lowercase false. `--metrics.protocol"
+    assert note in write_and_read(plan)[0]
+    same = replace(GREEDY, metrics=MetricConfig(protocol="gtransformer", language="de"))
+    assert "so do not compare" not in write_and_read(plan, same)[0]
+    with pytest.raises(DocmtError, match="protocol is 'own': choose one of gtransformer"):
+        replace(plan.experiment, protocol="own")
 
 
 def test_unfinished_runs_and_overrides(plan_of, tmp_path):

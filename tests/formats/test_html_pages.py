@@ -573,6 +573,24 @@ def test_tags_of_templates_enclose_what_they_enclosed(start, end):
     assert f">La {start}<b>maison</b> vieille{end} {{{{ name }}}} est bonne.<" in file.write([new]).decode()
 
 
-def test_alternatives_of_templates_are_apart():
-    assert texts("<p>It is {% if a %}old{% else %}new{% endif %} here.</p>") == ["It is old new here."]
+@pytest.mark.parametrize(
+    "page",
+    [
+        '<a href="{{ f(\'a\', b="c") }}" title="The house {{ x|d("y") }}">The house</a>',
+        "<a href={{ a > b }} {% if a > b %}class=x{% endif %}>The house</a>",
+        "<option {{#if a>b}}selected{{/if}} value={{ a }}>The house</option>",
+        '<img {{ a }} alt="The house" {% if b %}hidden{% endif %}><img {% if a > b %}title="The house"{% endif %}>',
+        '<img {{{a}}} class={% if a %}"x"{% else %}"y"{% endif %} alt="The house"><p{{ a }}>The house</p>',
+        '<img alt="{% if a > "b" %}The house{% endif %}"><b {# a > b #}>The house</b>',
+        """<img alt='<%= a['b'] %> house'><img title='The "house" {{ a &amp; 'b' }} &lt;'>""",
+        "<p>{{ a > b && c }} house is &lt; 5</p><option <?php if ($a > 1) ?>selected>The house</option>",
+    ],
+)
+def test_tags_of_templates_stay_where_they_stand_in_tags_and_texts(page):
+    file = read_page(page)
+    units = [Unit(unit.text.replace("house", "HOUSE"), unit.codes, unit.id) for unit in file.units]
+    assert file.write(units).decode() == page.replace("house", "HOUSE")
+
+
+def test_tags_of_templates_without_partner_stay_alone():
     assert texts("<p>{{#if a}}</p><p>It {% include 'x' %} is.</p>") == ["It is."]

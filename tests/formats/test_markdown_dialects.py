@@ -66,6 +66,8 @@ def test_marks_of_emphasis_around_addresses_are_no_part_of_them():
         ("a <B c={d} e>f</B> g", "a f g", ["<B c={d} e>", "</B>"]),
         ('[a]({{< ref "b c.md" >}})', "a", ["[", ']({{< ref "b c.md" >}})']),
         ("a [due:: 2024] b", "a b", ["[due:: 2024]"]),
+        ("{a.b}/{c.d} it {{ e }}:{{ f }}", "it", ["{a.b}/{c.d}", "{{ e }}:{{ f }}"]),
+        ("Use %1$s/%2$s here", "Use %1$s/%2$s here", []),
     ],
 )
 def test_inline_markup(source, text, codes):

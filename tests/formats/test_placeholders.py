@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from docmt.documents.input_formats import FORMATS
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_pieces, tidy_spaces
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.unit_documents import UnitDocuments
+from docmt.formats.unit_documents import UnitDocuments, find_sentences
 from docmt.formats.units import Code, ReadConfig, Unit, read_units
 
 
@@ -224,3 +224,36 @@ def test_plural_forms_are_sentences(text, forms):
     assert re.findall(r"[|]|[{[][^a-z]*?[\]}[]|:count|%count%", project_codes(unit, places)[0].render()) == re.findall(
         r"[|]|[{[][^a-z]*?[\]}[]|:count|%count%", text
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("one: a day|many: %count% days", ["a day", "days"]),
+        ("zero:No day|one:One day|more:%count% days", ["No day", "One day", "days"]),
+        ("{0} no days|one: a day|]1,Inf[ %count% days", ["no days", "a day", "days"]),
+        ("no days|one day|many days", ["no days", "one day", "many days"]),
+        ("This house is good.|These houses are good.", ["This house is good.", "These houses are good."]),
+        ("Use |name| or P(a|b) here", ["Use |name| or P(a|b) here"]),
+        ("Note: this|that", ["Note: this", "that"]),
+    ],
+)
+def test_plural_forms_of_a_message_are_sentences_of_their_own(text, sentences):
+    unit = hide(text)
+    assert [unit.text[start:end] for start, end in find_sentences(unit, "en", ())] == sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "visible", "contents"),
+    [
+        ("It is {hours}:{minutes} now", "It is now", ["{hours}:{minutes} "]),
+        ("Copy {a}/{b}/{c}", "Copy", [" {a}/{b}/{c}"]),
+        ("Read {a}, {b}.", "Read,.", [" {a}", " {b}"]),
+        ("A {n}-day trip", "A {n}-day trip", []),
+        ("The {name}'s item/{id} is the {n}th", "The {name}'s item/{id} is the {n}th", []),
+        ("&Open :name's %s", "Open's", ["&", " :name", " %s"]),
+    ],
+)
+def test_placeholders_that_are_parts_of_words_or_belong_together(text, visible, contents):
+    unit = hide(text)
+    assert (unit.text, [code.content for code in unit.codes]) == (visible, contents)

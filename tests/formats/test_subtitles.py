@@ -514,3 +514,9 @@ def test_speakers_and_comments_stay(head, text, units):
     file = read(data, "a.vtt" if head else "a.srt", ReadConfig())
     assert [unit.text for unit in file.units] == units
     assert file.write(file.units) == data
+
+
+def test_times_of_words_are_no_times_of_a_cue():
+    cue = "<00:00:02.200><c> It</c><00:00:02.500><c> is</c> good.\n- Yes."
+    found = texts(f"WEBVTT\n\n00:00:02.000 --> 00:00:03.000\n{cue}\n")
+    assert [each.strip() for each in found] == ["It is good.", "Yes."]

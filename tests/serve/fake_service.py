@@ -212,9 +212,7 @@ class FakeService:
                 if name != "progress" and number != last:
                     continue  # a sentence that has changed comes once, after those that follow it
                 yield f"id: {number}\nevent: {name}\ndata: {json.dumps(data)}\n\n"
-            if document.status != "running":
-                return
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0.001 if document.status == "running" else 0.02)
 
     async def send_result(self, request):
         document = self.find(request)

@@ -13,10 +13,11 @@ from fake_engine import FakeEngine
 from docmt.cli.commands import serve
 from docmt.core.errors import DocmtError
 from docmt.serve import document_jobs, job_journal
-from docmt.serve.document_jobs import DocumentJobs, DocumentNotReady, DocumentOptions, JobConfig, NoSuchDocument
+from docmt.serve.document_jobs import DocumentJobs, DocumentOptions, JobConfig
 from docmt.serve.file_process import FileContents
 from docmt.serve.job_journal import JobJournal
 from docmt.serve.job_store import JobQueue, JobStore
+from docmt.serve.loaded_jobs import DocumentNotReady, NoSuchDocument
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -71,7 +72,8 @@ def test_a_text_is_translated_with_events_in_order(tmp_path):
             assert [event.data["paragraph"] for event in sentences] == [0, 0, 1, 1, 2, 2, 2]
             assert [event.data["target"] for event in sentences] == expect(SOURCES)
             assert [event.id for event in events] == sorted(event.id for event in events)
-            assert events[-2].data == {"finished": 7, "sentences": 7, "changes": 0}
+            counts = {"finished": 7, "sentences": 7, "changes": 0, "last_change": 0}
+            assert events[-2].data == counts | {"status": "done"}
             assert (events[-1].name, events[-1].data["status"]) == ("done", "done")
             assert sentences[0].data["warnings"] == ["length_limit"]
             assert [each.data for each in sentences] == jobs.sentences(status.id, "")
@@ -387,7 +389,7 @@ def test_a_document_that_ended_just_before_it_is_cancelled(tmp_path):
     async def scenario():
         async with running(FakeEngine(), tmp_path / "data") as jobs:
             id = (await create(jobs, tmp_path)).id
-            while not (task := jobs._loaded[id].task) or not task.done():
+            while not (task := jobs._jobs.get(id).task) or not task.done():
                 await asyncio.sleep(0)
             assert (await jobs.cancel(id, "", keep=True)).status == "done"
             assert (await follow(jobs, id))[-1].data["status"] == "done"

@@ -6,7 +6,8 @@ import pytest
 from fake_engine import FakeEngine
 from test_document_jobs import SOURCES, create, expect, follow, kill_at_step, running, targets_of
 
-from docmt.serve.document_jobs import DocumentNotReady, JobConfig
+from docmt.serve.document_jobs import JobConfig
+from docmt.serve.loaded_jobs import DocumentNotReady
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -135,6 +136,7 @@ def test_a_sentence_gets_the_machines_version_back(tmp_path):
             await jobs.edit(id, "", {2: "Mine, better."}, False)
             await jobs.confirm(id, "", 2, True)
             assert (await jobs.restore(id, "", 2)).edited == 0
+            before[2]["version"] += 4
             assert jobs.sentences(id, "") == before
             with pytest.raises(DocumentNotReady, match="is not edited"):
                 await jobs.restore(id, "", 2)

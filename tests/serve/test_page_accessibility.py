@@ -68,6 +68,12 @@ def test_the_states_of_the_page_break_no_rule(service, open_page, view):
     check(page, "terms")
     page.click("#panel [data-do=edit]")
     check(page, "edited")
+    page.fill("#panel textarea", "Le chat est là.")
+    id = page.url.split("#")[1]
+    page.request.post(f"{service.url}v1/documents/{id}/sentences/2", data={"target": "Le chat est ici."})
+    page.click("#panel [value=keep]")
+    see(page, "#conflict")
+    check(page, "conflict")
     page.keyboard.press("Escape")
     page.keyboard.press("Escape")
     page.click("#search-button")
@@ -83,6 +89,6 @@ def test_the_states_of_the_page_break_no_rule(service, open_page, view):
     see(page, "#my-documents li")
     check(page, "list")
     page.evaluate("location.hash = 'nobody'")
-    page.expected_errors = "404"
+    page.expected_errors = "Failed to load resource"
     see(page, "#notice")
     check(page, "error")

@@ -35,6 +35,7 @@ from docmt.core.files import find_leftovers, host_id, read_bytes, read_json, wri
 from docmt.core.plain_text import write_bytes
 from docmt.core.progress import format_time
 from docmt.decoding.term_report import summarize_terms
+from docmt.decoding.translation_results import EngineUse, sum_uses
 
 PLAN = "plan"
 """Name of the claim to plan a job."""
@@ -83,6 +84,8 @@ class ShardFacts:
     """terms of each state, see `TermStatus`"""
     files: list[str] = field(default_factory=list)
     """paths of its translations below `output`"""
+    engine: dict[str, Any] = field(default_factory=dict)
+    """what a server took (`EngineUse`)"""
     reused: int = 0
     """sentences that a memory gave"""
 
@@ -367,6 +370,8 @@ class JobStatus:
     """terms of each state, see `TermStatus`"""
     reused: int = 0
     """sentences that a memory gave"""
+    engine: EngineUse | None = None
+    """what a server took"""
     deleted: tuple[str, ...] = ()
     """results that were there and have been deleted; their shards do not count as done"""
 
@@ -393,8 +398,9 @@ class JobStatus:
         failed = f"; {self.failed:,} failed, see {self.path}/failed" if self.failed else ""
         terms = f"; {summarize_terms(dict(self.terms))}" if self.terms else ""
         memory = f"; memory: {self.reused:,} sentences reused" if self.reused else ""
-        counts = f"{self.translated:,} of {self.documents:,} documents are translated"
-        return f"{self.path}: {counts}{failed}{terms}{memory}"
+        engine = f"; {self.engine}" if self.engine else ""
+        done = f"{self.translated:,} of {self.documents:,} documents are translated"
+        return f"{self.path}: {done}{failed}{terms}{memory}{engine}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
@@ -453,5 +459,6 @@ def read_status(job: JobDirectory) -> JobStatus:
         warnings=tuple(sorted(warnings.items())),
         terms=tuple(sorted(terms.items())),
         reused=sum(each.reused for each in facts.values()),
+        engine=sum_uses(EngineUse(**each.engine) for each in facts.values() if each.engine),
         deleted=tuple(file for name in sorted(deleted) for file in deleted[name]),
     )

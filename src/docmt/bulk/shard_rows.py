@@ -194,6 +194,7 @@ class ShardRows(ShardKind):
         for number, translation in enumerate(versions, 1):
             sides = [list(document.sentences), list(translation.document.sentences)]
             source, target = reversed(sides) if self.config.swap else sides
+            scores = [round(float(each.score), _DIGITS) if each.has_score else None for each in translation]
             yield {
                 **others,
                 "id": f"{document.id}-{number}" if len(versions) > 1 else document.id,
@@ -203,8 +204,8 @@ class ShardRows(ShardKind):
                 **({"translation": translation.text()} if is_text else {}),
                 **({"terms": list(map(_list_terms, translation))} if self.config.has_terms else {}),
                 **({"match": [QUALITY.get(each.memory, 0) for each in translation]} if self.config.has_memory else {}),
-                "score": round(float(translation.score), _DIGITS),
-                "scores": [round(float(sentence.score), _DIGITS) for sentence in translation.sentences],
+                "score": None if None in scores else round(float(translation.score), _DIGITS),
+                "scores": scores,
                 "warnings": sorted({name for names in translation.warnings() for name in names}),
             }
 

@@ -6,10 +6,9 @@ import logging
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
-from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,14 +22,14 @@ from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig
-from docmt.decoding.translation_results import TranslatedSentence, non_finite_error
+from docmt.decoding.translation_results import TranslatedSentence, non_finite_error, sum_uses
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.published_corpora import is_parquet
 from docmt.terms.memory import QUALITY
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translator
+    from docmt.decoding.document_translator import DocumentTranslator
 
 POLL_SECONDS = 1.0
 """Time between two looks at what other workers do."""
@@ -44,7 +43,7 @@ _log = logging.getLogger(__name__)
 class Worker:
     """A model that works on a job."""
 
-    def __init__(self, job: JobDirectory, name: str, translator: Translator, samples: int = 1) -> None:
+    def __init__(self, job: JobDirectory, name: str, translator: DocumentTranslator, samples: int = 1) -> None:
         """name: that of its sign of life. samples: translations of each document, by sampling."""
         self._job, self._name, self._translator, self._samples = job, name, translator, samples
 
@@ -139,19 +138,20 @@ class Worker:
         files, unwritten = kind.write(self._job.output, shard.name, data, results, self._translator.align)
         failures = [*((item, item.error) for item in items if item.error), *errors, *unwritten]
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
-        counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results)
-        facts = ShardFacts(*counts, files, _count_reused(results))
+        versions = (version for _, documents in results for document in documents for version in document)
+        sentences = [sentence for version in versions for sentence in version]
+        counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(sentences), files
+        use, reused = sum_uses(sentence.engine for sentence in sentences), _count_reused(sentences)
+        facts = ShardFacts(*counts, asdict(use) if use else {}, reused)
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 
-    def _choose_translator(self, shard: Shard) -> Translator:
+    def _choose_translator(self, shard: Shard) -> DocumentTranslator:
         """Return the translator, with a seed for this shard if it samples: equal documents elsewhere get others."""
-        search = self._translator.search
-        if not search.sampling:
-            return self._translator
-        digest = blake2b(f"{search.seed} {shard.name}".encode(), digest_size=8).digest()
-        return self._translator.with_search(replace(search, seed=int.from_bytes(digest) >> 1))
+        return self._translator.with_seed_for(shard.name)
 
-    def _translate_items(self, translator: Translator, items: Sequence[ShardItem]) -> list[Versions | DocmtError]:
+    def _translate_items(
+        self, translator: DocumentTranslator, items: Sequence[ShardItem]
+    ) -> list[Versions | DocmtError]:
         """Return the translations of each item, or why it has none. One that fails is found by halving."""
         firsts = accumulate((len(item.documents) for item in items), initial=0)
         numbered = list(zip(firsts, items, strict=False))  # the last sum is that of all
@@ -163,7 +163,9 @@ class Worker:
             for versions in map_or_error(numbered, partial(self._translate_together, translator))
         ]
 
-    def _translate_together(self, translator: Translator, items: Sequence[tuple[int, ShardItem]]) -> list[Versions]:
+    def _translate_together(
+        self, translator: DocumentTranslator, items: Sequence[tuple[int, ShardItem]]
+    ) -> list[Versions]:
         """Translate the documents of items in common batches. Raises DocmtError, or for a lack of memory.
 
         items: each with the number of its first document in the shard. Samples of equal documents differ by it, so they
@@ -203,20 +205,14 @@ def _count_warnings(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, 
     return dict(sorted(counts.items()))
 
 
-def _count_terms(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, int]:
+def _count_terms(sentences: Sequence[TranslatedSentence]) -> dict[str, int]:
     """Return the number of terms of each state."""
-    counts = Counter(use.status for sentence in _list_sentences(results) for use in sentence.terms)
-    return dict(sorted(counts.items()))
+    return dict(sorted(Counter(use.status for sentence in sentences for use in sentence.terms).items()))
 
 
-def _count_reused(results: Sequence[tuple[ShardItem, Versions]]) -> int:
+def _count_reused(sentences: Sequence[TranslatedSentence]) -> int:
     """Return the number of sentences that a memory gave."""
-    return sum(sentence.memory in QUALITY for sentence in _list_sentences(results))
-
-
-def _list_sentences(results: Sequence[tuple[ShardItem, Versions]]) -> Iterator[TranslatedSentence]:
-    versions = (version for _, documents in results for document in documents for version in document)
-    return (sentence for version in versions for sentence in version)
+    return sum(sentence.memory in QUALITY for sentence in sentences)
 
 
 # The plan

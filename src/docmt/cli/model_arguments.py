@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, option
+from docmt.core.settings import MANY, find_set, format_flag, option
 from docmt.decoding.search_config import BATCH_TOKENS, FOR_TRANSLATE, ContextConfig, SearchConfig
+from docmt.engines import is_endpoint
 from docmt.terms.matching import TermMode
 
 if TYPE_CHECKING:
     from docmt.decoding import Translator
+    from docmt.decoding.document_translator import DocumentTranslator
 
 _log = logging.getLogger(__name__)
 """Rows of glossaries that are named."""
@@ -44,6 +46,10 @@ def resolve_model_names(config: Config, *fields: str) -> Config:
 
 def read_languages(model: str) -> tuple[str, str]:
     """Return the language codes of a model, whose weights are not loaded. Raises DocmtError as `Translator` does."""
+    if is_endpoint(model):
+        from docmt.engines import read_profile
+
+        return read_profile(model).languages
     from docmt.checkpoint.model_directory import read_tokenizer_and_languages  # torch takes seconds
     from docmt.checkpoint.model_names import parse_model_paths
 
@@ -52,14 +58,14 @@ def read_languages(model: str) -> tuple[str, str]:
 
 def split_ensemble(path: str) -> list[str]:
     """Return the models of an ensemble (a path with commas), or the path alone."""
-    return [path] if Path(path).exists() else path.split(",")
+    return [path] if Path(path).exists() or is_endpoint(path) else path.split(",")
 
 
 def is_model_path(path: str) -> bool:
     """Return whether a path is a directory or the name of a model, or an ensemble of them separated by commas."""
     from docmt.checkpoint.model_names import is_model_name
 
-    return all(Path(member).is_dir() or is_model_name(member) for member in split_ensemble(path))
+    return is_endpoint(path) or all(Path(member).is_dir() or is_model_name(member) for member in split_ensemble(path))
 
 
 def check_unique(paths: Sequence[str], option: str) -> None:
@@ -94,6 +100,9 @@ def check_models(models: Sequence[str], context: ContextConfig, search: SearchCo
 
     languages = {}
     for model in models:
+        if is_endpoint(model):
+            languages[model] = read_languages(model)
+            continue
         paths = parse_model_paths(model)
         for path in paths:
             if path.is_file():
@@ -158,6 +167,27 @@ class SearchOptions(ModelOptions, ProtectOptions):
 
 
 def load_translator(options: Any, model: str | None = None) -> Translator:
+    """Return what `load_engine` does. Raises DocmtError for an endpoint, which has neither scores nor weights."""
+    from docmt.decoding import Translator
+
+    name = options.model if model is None else model
+    translator = None if is_endpoint(name) else load_engine(options, model)
+    if not isinstance(translator, Translator):
+        raise DocmtError(f"{name} is a server, whose scores and weights are not known: name a model of docmt here")
+    return translator
+
+
+def _check_endpoint_options(options: Any, model: str, names: Sequence[str], several: bool) -> None:
+    """Raise DocmtError for an option that changes nothing of what a server does; of several models, only warn."""
+    for name in names:
+        if hasattr(options, name) and (changed := find_set(options, name)):
+            problem = f"{format_flag(changed)} has no effect on a server: leave it out, or set it in {model}"
+            if not several:
+                raise DocmtError(problem)
+            _log.warning(problem)
+
+
+def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
     """Return the translator that the options name, or another `model`; with commas between them several as one.
 
     Raises DocmtError for a glossary before the model is loaded.
@@ -165,6 +195,7 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     from docmt.checking.languages import detect_language
     from docmt.core.progress import is_terminal
     from docmt.decoding import Translator
+    from docmt.engines import EndpointTranslator
     from docmt.formats.language_codes import is_same_language
     from docmt.terms import Glossary, Memory
 
@@ -177,6 +208,8 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
     consistent = getattr(options, "consistent", False)
     search.check_terms(paths or consistent)
     search.check_terms(memories or reuse, "memories")
+    if is_endpoint(name):
+        _check_endpoint_options(options, name, names, model is not None)
     languages = read_languages(name) if paths or memories or reuse else ("", "")
     glossary = Glossary.read(*paths, languages=languages) if paths else None
     memory = Memory.read(*memories, languages=languages) if memories else Memory(languages)
@@ -190,20 +223,18 @@ def load_translator(options: Any, model: str | None = None) -> Translator:
         if found and is_same_language(found, languages[1]) and not is_same_language(*languages):
             _log.warning(f"{reuse[0]} seems to be in {found}: name the earlier version first, then its translation")
         memory = versions.join(memory)
-    translator = Translator(name, **settings).with_memory(memory if len(memory) else None)
+    translator: DocumentTranslator
+    if is_endpoint(name):
+        translator = EndpointTranslator(name, protect=settings.get("protect"))
+    else:
+        translator = Translator(name, **settings)
+    translator = translator.with_memory(memory if len(memory) else None)
     if glossary is not None:
         glossary.log_problems()
     if glossary is not None or consistent:
         translator = translator.with_terms(glossary, options.terms_mode, consistent)
-    if is_terminal():  # elsewhere standard error is for what is wrong, and lines of progress tell it
+    if is_terminal() and isinstance(
+        translator, Translator
+    ):  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator
-
-
-def describe_protection(translator: Translator) -> dict[str, Any]:
-    """Return what a translator does with text, terms and memories, by the names of options; empty values: nothing."""
-    protect = list(translator.protection.patterns) if translator.protection else "none"
-    terms = translator.terms
-    checksum, mode = (terms.glossary.checksum(), terms.mode) if terms else ("", "")
-    memory = translator.memory.checksum() if translator.memory else ""
-    return {"--protect": protect, "--terms": checksum, "--terms-mode": mode, "--memory": memory}

@@ -56,7 +56,7 @@ SHORT_NAMES = {
     "search": "beam n_best length_penalty max_length_ratio max_length_extra min_length temperature implementation "
     "sampling seed",
     "context": "instance_tokens overlap window_decoding",
-    "metrics": "protocol unit text language tokenize lowercase ter",
+    "metrics": "protocol unit text language tokenize lowercase",
     "significance": "test resample samples seed",
     "cxmi": "examples replaced_sentences",
     "contrastive": "normalization",
@@ -78,7 +78,7 @@ _OTHER_NAMES = {
     "beam_size": "beam",
     "lr": "learning_rate",
     "max_length": "max_length_ratio",
-    "metric": "s-BLEU, d-BLEU and chrF are always printed, and TER with --ter",
+    **dict.fromkeys(("metric", "ter"), "--metrics names what is scored, such as s-bleu chrf++ ter"),
     "target_language": "a model has one; docmt inspect MODEL shows it",
     **dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "docmt probe has it"),
 }
@@ -524,7 +524,7 @@ def _describe(option: Option) -> str:
 
 def is_recipe(argument: str) -> bool:
     """Return whether the first argument of a command is a recipe."""
-    return argument.endswith((".yaml", ".yml")) and not argument.startswith("-")
+    return argument.endswith((".yaml", ".yml")) and not argument.startswith(("-", "endpoint:"))
 
 
 def changed(options: Any, *names: str) -> list[str]:

@@ -33,6 +33,10 @@ class DocmtError(Exception):
         return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE // 2]} ... {text[-MAX_MESSAGE // 2 :]}"
 
 
+class Unavailable(DocmtError):  # noqa: N818 - a state, which may end
+    """What all items need is away for some time: no item is to blame."""
+
+
 def missing_package_error(subject: str, package: str, extra: str) -> DocmtError:
     """Return the error for a missing package of an extra. docmt is installed from a clone."""
     return DocmtError(f"{subject} needs {package}: run pip install '.[{extra}]' where docmt was unpacked")
@@ -74,12 +78,14 @@ def map_or_error(
     """Return the result of `work` for every item, or its error.
 
     All items are processed together, which is fastest. After a failure they are halved until the failing item is
-    isolated. A failure is a DocmtError or a lack of memory; other exceptions are raised.
+    isolated. A failure is a DocmtError, but not `Unavailable`, or a lack of memory; other exceptions are raised.
     """
     if not items:
         return []
     try:
         return list(work(items))
+    except Unavailable:
+        raise
     except DocmtError as error:
         message = str(error)  # a string keeps no tensors alive, unlike a traceback
     except Exception as error:

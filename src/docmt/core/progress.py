@@ -26,6 +26,8 @@ from docmt.core.logging import is_quiet, make_tolerant
 from docmt.core.settings import assigned
 
 LINE_INTERVAL_SECONDS = 10.0
+_OFTEN_SECONDS = 40.0
+"""After this time lines become rarer: a quarter of the time since the start lies between two."""
 _displays: list[Progress] = []
 """progress display on the terminal, if any"""
 
@@ -49,9 +51,11 @@ class Bar:
         self.done += count
         if self._display is not None and self._task is not None:
             self._display.update(self._task, advance=count, note=note, seconds_left=seconds_left)
-        elif not (is_quiet() or self._is_hidden) and time.monotonic() - self._printed >= LINE_INTERVAL_SECONDS:
-            self._printed = time.monotonic()
-            self._print_line(note, seconds_left)
+        elif not (is_quiet() or self._is_hidden):
+            now = time.monotonic()
+            if now - self._printed >= LINE_INTERVAL_SECONDS * max(1.0, (now - self._started) / _OFTEN_SECONDS):
+                self._printed = now
+                self._print_line(note, seconds_left)
 
     def remove(self) -> None:
         """Remove the bar from a display that shows others."""

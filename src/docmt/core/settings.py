@@ -139,8 +139,8 @@ class OptionRule:
     def check(self, settings: Any, prefix: str) -> None:
         """Raise OptionError if the settings break the rule. prefix: of the names of their fields."""
         name, _, value = self.other.partition(" ")
-        is_set = str(attrgetter(name)(settings)) == value if value else bool(_find_set(settings, name))
-        if is_set is self.breaks_if_set and (option := _find_set(settings, self.option)):
+        is_set = str(attrgetter(name)(settings)) == value if value else bool(find_set(settings, name))
+        if is_set is self.breaks_if_set and (option := find_set(settings, self.option)):
             problem = self.problem.replace("{value}", str(attrgetter(option)(settings)))
             raise OptionError(f"{prefix}{option}", problem, f"{prefix}{self.other}")
 
@@ -161,7 +161,7 @@ class Excludes(OptionRule):
     breaks_if_set = True
 
 
-def _find_set(settings: Any, name: str) -> str:
+def find_set(settings: Any, name: str) -> str:
     """Return the name of an option that is set, or of the first one in a group; otherwise an empty string."""
     *groups, last = name.split(".")
     for group in groups:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, groupby, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +38,7 @@ from docmt.decoding.scheduler import (
 from docmt.decoding.scoring import score_task
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import OpenRules, WordIds, choose_order, choose_rules
-from docmt.decoding.translation_results import Hypothesis, PreparedDocument, ResumePoint, TranslatedSpan, join_spans
+from docmt.decoding.translation_results import Hypothesis, ResumePoint, TranslatedSpan, join_spans
 from docmt.text import SpecialTokens
 
 _log = logging.getLogger(__name__)
@@ -437,13 +437,6 @@ class DocumentStream:
         instances = self._task.instances
         first = int(instances.first[instance]) if instance < len(instances) else int(self._offsets[-1])
         self._task.history.forget(first)
-
-
-class OpenDocument(NamedTuple):
-    """A document that is translated in several calls (`Translator.translate_next`)."""
-
-    prepared: PreparedDocument
-    stream: DocumentStream
 
 
 Chunk = Sequence[tuple[DocumentStream, int]]

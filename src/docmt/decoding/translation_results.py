@@ -306,6 +306,47 @@ class TermUse:
 
 
 @dataclass(frozen=True)
+class EngineUse:
+    """What the translation of a sentence by a server took."""
+
+    name: str
+    """of its profile"""
+    requests: int = 0
+    input_tokens: int = 0
+    """as the server counts them"""
+    output_tokens: int = 0
+    cost: float = 0.0
+    """by the prices of the profile"""
+    currency: str = ""
+
+    def __add__(self, other: EngineUse) -> EngineUse:
+        """Return what two took together."""
+        return EngineUse(
+            self.name or other.name,
+            self.requests + other.requests,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cost + other.cost,
+            self.currency or other.currency,
+        )
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        tokens = f", {self.input_tokens:,} tokens read and {self.output_tokens:,} written"
+        cost = f", about {self.cost:,.4f} {self.currency}" if self.currency else ""
+        return f"{self.name}: {self.requests:,} requests{tokens if self.input_tokens else ''}{cost}"
+
+
+def sum_uses(uses: Iterable[EngineUse | None]) -> EngineUse | None:
+    """Return what translations took together, None if no server made any."""
+    total: EngineUse | None = None
+    for use in uses:
+        if use is not None:
+            total = total + use if total else use
+    return total
+
+
+@dataclass(frozen=True)
 class TranslatedSentence:
     """Source sentence and its translation."""
 
@@ -335,6 +376,13 @@ class TranslatedSentence:
     """terms of the glossary in it, in order"""
     memory: MatchKind = ""
     """what a memory has for it; "exact" and "context" are reused, and have no score"""
+    engine: EngineUse | None = None
+    """what a server took for it"""
+
+    @property
+    def has_score(self) -> bool:
+        """Whether `score` says anything: most servers give none."""
+        return self.engine is None or self.tokens > 0
 
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"
@@ -348,12 +396,13 @@ class TranslatedSentence:
         return {
             "source": self.source,
             "target": self.target,
-            "score": self.score,
+            **({"score": self.score} if self.has_score else {}),
             "source_span": list(self.source_span),
             "target_span": list(self.target_span),
             **({} if links is None else {"alignment": [[*link.source, *link.target] for link in links if link.mutual]}),
             **({"terms": list(map(asdict, self.terms))} if self.terms else {}),
             **({"origin": "memory", "match": QUALITY[self.memory]} if self.memory in QUALITY else {}),
+            **({"origin": "engine", "engine": asdict(self.engine)} if self.engine else {}),
         }
 
 

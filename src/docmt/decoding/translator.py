@@ -6,12 +6,13 @@ import logging
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
+from hashlib import blake2b
 from itertools import repeat
 from pathlib import Path
-from typing import Any, Literal, get_args, overload
+from typing import Any, NamedTuple, Self, get_args, overload
 
 import torch
 
@@ -20,10 +21,11 @@ from docmt.checkpoint.model_names import parse_model_paths
 from docmt.core.errors import DocmtError
 from docmt.core.files import file_checksum
 from docmt.core.progress import hidden_progress, progress
-from docmt.core.settings import MANY, check_choice, check_number, quote
+from docmt.core.settings import MANY, check_choice, check_number, format_flag, quote
 from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
-from docmt.decoding.document_stream import DocumentStream, OpenDocument, translate_documents, translate_next
+from docmt.decoding.document_stream import DocumentStream, translate_documents, translate_next
+from docmt.decoding.document_translator import DocumentTranslator, Preparable, describe_texts
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
 from docmt.decoding.long_sentences import align_selected, cut_long_sentences
@@ -47,8 +49,6 @@ from docmt.decoding.translation_results import (
     check_documents,
     check_lengths,
     check_pairs,
-    log_warnings,
-    translate_groups,
 )
 from docmt.documents import Document, unwrap_lines
 from docmt.documents.protected_text import Protection
@@ -63,17 +63,30 @@ from docmt.text.tokenizer import SIDES, Side
 
 __all__ = ["PartialTranslation", "ResumePoint", "TranslatedSentence", "Translation", "Translator"]
 
-DEFAULT_LANGUAGE = "en"
-"""Language of the segmentation rules for models without a source language."""
 _BLOCK = 256  # sentences that a tokenizer is given at once
 _log = logging.getLogger(__name__)
 if hasattr(os, "register_at_fork"):
     # Threads of products do not survive a fork: the first product of the child would wait for them.
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
-Preparable = Document | str | PreparedDocument
 
 
-class Translator:
+class OpenDocument(NamedTuple):
+    """A document that is translated in several calls (`Translator.translate_next`)."""
+
+    prepared: PreparedDocument
+    stream: DocumentStream
+
+    @property
+    def is_within_sentence(self) -> bool:
+        """See `OpenTranslation`."""
+        return self.stream.is_within_sentence
+
+    def count_tokens(self) -> int:
+        """See `OpenTranslation`."""
+        return self.stream.count_tokens()
+
+
+class Translator(DocumentTranslator):
     """Model, or several as an ensemble, ready to translate and score documents.
 
     Every document may also be a text, which is segmented by the rules of the model's language.
@@ -143,34 +156,24 @@ class Translator:
         return list(map(file_checksum, list_model_files(self._paths, with_drafter=self._drafter is not None)))
 
     @property
+    def settings(self) -> dict[str, Any]:
+        """What determines translations, by the names of options."""
+        groups = {"search": asdict(self.search), "context": asdict(self.context)}
+        flat = {
+            format_flag(f"{group}.{name}"): value for group, values in groups.items() for name, value in values.items()
+        }
+        protect = list(self.protection.patterns) if self.protection else "none"
+        return {
+            "model": self.checksums(),
+            "--precision": self.precision,
+            **describe_texts(protect, self.terms, self.memory),
+            **flat,
+        }
+
+    @property
     def device(self) -> torch.device:
         """Device of the computation."""
         return self._model.device
-
-    @overload
-    def translate(self, source: str, *, terms: Terms | None = None) -> str: ...
-    @overload
-    def translate(self, source: Document, *, terms: Terms | None = None) -> Translation: ...
-    @overload
-    def translate(self, source: list[str] | tuple[str, ...], *, terms: Terms | None = None) -> list[str]: ...
-    @overload
-    def translate(
-        self, source: list[Document] | tuple[Document, ...], *, terms: Terms | None = None
-    ) -> list[Translation]: ...
-    def translate(self, source: Any, *, terms: Terms | None = None) -> Any:
-        """Translate a source: text for text, a Translation for a Document, a list for a list or tuple.
-
-        A text is one document of any number of sentences and paragraphs, and so is each text of a list. The sentences
-        of one document are `Document.from_sentences([...])`. Warnings about a text (see `Translation.warnings`) are
-        logged. terms: see `with_terms`, in place of those of this translator. Raises DocmtError for any other type.
-        """
-        if terms is not None:
-            return self.with_terms(terms, consistent=self.consistent).translate(source)
-        if not isinstance(source, list | tuple):
-            return self.translate([source])[0]
-        pairs = list(zip(source, self.translate_all(source), strict=True))
-        log_warnings(translation for text, translation in pairs if isinstance(text, str))
-        return [translation.text() if isinstance(text, str) else translation for text, translation in pairs]
 
     def translate_all(
         self, documents: Sequence[Document | str], *, copies: Sequence[int] | None = None
@@ -216,48 +219,6 @@ class Translator:
                 given=[each.given for each in sources],
             )
         return list(map(self._make_translation, sources, translations))
-
-    def translate_file(
-        self,
-        source: Path | str,
-        target: Path | str,
-        *,
-        format: str = "auto",
-        fields: Sequence[str] = (),
-        bilingual: str = "",
-    ) -> list[Translation]:
-        """Translate a file to another one of the same format (docs/files.md). Return the translations of its documents.
-
-        format: name of the format; auto: by name and content. fields: JSON paths, columns or front-matter keys to
-        translate. bilingual: path of a file with both sides (x.html, x.xlf, x.tmx). Raises DocmtError for a file that
-        cannot be read or written, and for a target that is the source.
-        """
-        from docmt.decoding.file_translation import FileConfig, translate_file  # imported here: text needs no formats
-
-        language = self.languages[0] or DEFAULT_LANGUAGE
-        config = FileConfig(*self.languages, language, tuple(fields), bilingual, protect=self.patterns)
-        return translate_file(str(source), str(target), format, config, self.translate_all, self.align)
-
-    @overload
-    def stream(
-        self, documents: Iterable[Document | str], *, group: int = 64, errors: Literal["raise"] = "raise"
-    ) -> Iterator[Translation]: ...
-    @overload
-    def stream(
-        self, documents: Iterable[Document | str], *, group: int = 64, errors: Literal["yield"]
-    ) -> Iterator[Translation | DocmtError]: ...
-    def stream(
-        self, documents: Iterable[Document | str], *, group: int = 64, errors: Literal["raise", "yield"] = "raise"
-    ) -> Iterator[Translation | DocmtError]:
-        """Yield translations in the order of the documents, which are read as they are needed, `group` at a time.
-
-        A document that cannot be translated does not stop the others. With errors="yield" its DocmtError is yielded
-        instead. With "raise" it is raised there, after all earlier documents.
-        """
-        check_choice("errors", errors, ("raise", "yield"))
-        check_number("group", group, (1, MANY))
-        sources = iter(check_documents(documents))
-        return translate_groups(sources, group, errors, self.translate_all, self.count_copies)
 
     def count_copies(self, documents: Sequence[Preparable], earlier: Counter[int]) -> list[int] | None:
         """Return `copies` for one of several calls, None without sampling. earlier: their counts, updated."""
@@ -332,7 +293,7 @@ class Translator:
         """Return a document with its tokens, for callers that translate it in several calls of `stream_parts`."""
         if isinstance(document, PreparedDocument):
             return document
-        source = self._to_document(document, "source")
+        source = self.make_document(document)
         sentences = list(map(self.protection.hide, source.sentences)) if self.protection else source.sentences
         words = self.encode(sentences, "source")
         return cut_long_sentences(self, PreparedDocument(source, words, source, range(len(source))))
@@ -363,9 +324,16 @@ class Translator:
         other.search = search
         return other.with_terms(self.terms, consistent=self.consistent).with_memory(self.memory)
 
+    def with_seed_for(self, name: str) -> Translator:
+        """Return a translator whose samples, if it draws any, differ from those for another name."""
+        if not self.search.sampling:
+            return self
+        digest = blake2b(f"{self.search.seed} {name}".encode(), digest_size=8).digest()
+        return self.with_search(replace(self.search, seed=int.from_bytes(digest) >> 1))
+
     def with_terms(
         self, terms: Terms | TermMatcher | None, mode: TermMode = "prefer", consistent: bool = False
-    ) -> Translator:
+    ) -> Self:
         """Return a translator with the same model, which is not copied, whose translations have these terms.
 
         terms: a glossary, or a mapping as of `Glossary.from_pairs`. consistent: what a document repeats is translated
@@ -447,7 +415,7 @@ class Translator:
         """
         check_pairs(pairs)
         texts = [(source, target.document if isinstance(target, Translation) else target) for source, target in pairs]
-        documents = [(self._to_document(one, "source"), self._to_document(other, "target")) for one, other in texts]
+        documents = [(self.make_document(one), self.make_document(other, self.languages[1])) for one, other in texts]
         check_lengths(documents)
         sources, targets = (
             [self.encode(sides[index].sentences, side) for sides in documents] for index, side in enumerate(SIDES)
@@ -538,18 +506,6 @@ class Translator:
     def _title(self, work: str) -> str:
         """Return the title of a progress bar, with the device and the precision."""
         return f"{work} on {self.device} in {self.precision} (sentences)"
-
-    def _to_document(self, document: Document | str, side: Side) -> Document:
-        """Return a document, or a text as one."""
-        if isinstance(document, Document):
-            return document
-        if isinstance(document, str):
-            language = self.languages[0 if side == "source" else 1]
-            return Document.from_text(document, language=language or DEFAULT_LANGUAGE, protect=self.patterns)
-        hint = " Document.read reads a file." if isinstance(document, Path) else ""
-        raise DocmtError(
-            f"{type(document).__name__} is not a document. Give text, a Document, or a list of them.{hint}"
-        )
 
     def encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
         """Return the word ids of sentences, without boundary tokens."""

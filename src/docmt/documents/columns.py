@@ -1,5 +1,7 @@
 """Columns: texts in one line that tabs, wide spaces, bars, leaders, blanks to fill in or check boxes keep apart.
 
+So do the tags of blocks of a template, whose alternatives are no sentence together.
+
 What stands between them is a gap, and each text is a sentence of its own, as in the cells of a table.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from docmt.documents.template_blocks import find_template_tags, match_blocks
 from docmt.documents.words import Span
 
 _SPACE = "[ \u00a0\u2000-\u200a\u202f\u205f\u3000]"
@@ -34,15 +37,27 @@ _NO_STEP = re.compile(r"[.!?:;…‹«]")
 _LAST_MARK = re.compile(r"[.!?:]\W{0,3}$")
 _SIGNS_OF_CODE = re.compile(r"[_$(){}<>=]")
 _NEAR = 60
+_MARKS = re.compile(r"\s*[.,;:!?…]+(?!\S)")
 
 
 def find_columns(line: str) -> list[Span]:
     """Return the texts of a line between its gaps, perhaps empty; the whole line if it has no gap."""
-    gaps = [match.span() for match in _find_gaps(line)] or _find_steps(line)
+    gaps = [match.span() for match in _find_gaps(line)]
+    if tags := list(find_template_tags(line)):
+        blocks = [tags[index].span for block in match_blocks(tags) for index in block]
+        gaps = [gap for gap in gaps if all(gap[1] <= start or end <= gap[0] for start, end in blocks)]
+        gaps = sorted([*gaps, *((start, pass_marks(line, end)) for start, end in blocks)])
+    gaps = gaps or _find_steps(line)
     if line.startswith("|") and line.endswith("|"):  # a row of a table, perhaps without spaces
         gaps = [match.span() for match in re.finditer(r"\|", line)]
     borders = [0, *(border for gap in gaps for border in gap), len(line)]
     return list(zip(borders[::2], borders[1::2], strict=True))
+
+
+def pass_marks(text: str, position: int) -> int:
+    """Return the place after the marks of a sentence that end there, as after {% endif %}, welcome."""
+    marks = _MARKS.match(text, position)
+    return marks.end() if marks else position
 
 
 def is_row(line: str) -> bool:

@@ -225,11 +225,11 @@ _SEPARATORS = {"en": ",.", "fr": "\u00a0,", "de": ".,", "es": ".,", "it": ".,", 
 """Between thousands, and before the fraction."""
 _SIGNS = {
     "%": r"percent|per cent|pour.?cent|prozent|por ?cien|per ?cento|por ?cento|procent|%",
-    "€": r"eur[oó]|€|\bEUR\b",
-    "£": r"pound|livre|pfund|libra|sterlin|esterlin|\bpond|£|\bGBP\b",
-    "$": r"d[oó]l+ar|\$|\bUSD\b",
-    "¥": r"¥|\byens?\b|\bJPY\b",
-    "CHF": r"fran[ckq]|\bCHF\b",
+    "€": r"eur[oó]|€|\bEUR(?![^\W\d_])",
+    "£": r"pound|livre|pfund|libra|sterlin|esterlin|\bpond|£|\bGBP(?![^\W\d_])",
+    "$": r"d[oó]l+ar|\$|\bUSD(?![^\W\d_])",
+    "¥": r"¥|\byens?\b|\bJPY(?![^\W\d_])",
+    "CHF": r"fran[ckq]|\bCHF(?![^\W\d_])",
 }
 _SIGNS |= {"USD": _SIGNS["$"], "EUR": _SIGNS["€"], "GBP": _SIGNS["£"]}
 """Signs beside numbers, with the words that stand for them."""
@@ -333,7 +333,13 @@ def _write_number(number: str, languages: tuple[str, str]) -> str:
 
 
 def _restore_signs(source: str, target: str, languages: tuple[str, str]) -> str:
-    """Return the translation with each sign beside its number, if it has the sign neither as such nor as a word."""
+    """Return the translation with each sign beside its number, if it has the sign neither as such nor as a word.
+
+    Signs of money that the source has not are removed, if it has others.
+    """
+    if re.search("[€£$¥]", source):
+        invented = [sign for sign in "€£$¥" if not re.search(_SIGNS[sign], source, re.IGNORECASE)]
+        target = re.sub(rf"[{''.join(invented)}\0]\s?", "", target)
     for sign, words in _SIGNS.items():
         if sign not in source or re.search(words, target, re.IGNORECASE):
             continue

@@ -52,6 +52,8 @@ _UNITS = re.compile(r"[%°€£](?=[\s.,;:!?)\]\"'”»]|$)")
 """Of a placeholder that stands for a number, as in ${price} and {share}%, where $ and % belong to it."""
 _AFTER_KEY = ("\ufe0f", "\u20e3")
 """What makes a digit the sign of a key."""
+_ENDING = re.compile(r"[a-z]{1,3}(?!\w)")
+"""Letters after a protected text that a translation need not have: {n}th."""
 _JOINING = "'’-\u2011"
 _CLOSING = ")]}»”’.,;:!?…%"
 
@@ -420,9 +422,9 @@ def _put_back(
 def _write_item(target: str, span: Span, source: str, item: Span) -> _Edit:
     """Return the edit that writes a protected text in place of its year, apart from letters as in the source."""
     start, end = span
-    touches = _touch_letters(source, item)
+    touches, ending = _touch_letters(source, item), _ENDING.match(source, item[1])
     start -= touches[0] and target[start - 1 : start] == " "
-    end += touches[1] and target[end : end + 1] == " "
+    end += touches[1] and target.startswith(f" {ending[0] if ending else ''}", end)
     left = not touches[0] and target[start - 1 : start].isalpha()
     right = not touches[1] and target[end : end + 1].isalpha()
     return _Edit((start, end), f"{' ' * left}{source[slice(*item)]}{' ' * right}", item)

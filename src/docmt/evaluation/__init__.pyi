@@ -15,15 +15,20 @@ from .contrastive import evaluate_translations as evaluate_translations
 from .external import ExternalConfig as ExternalConfig
 from .external import ExternalScore as ExternalScore
 from .external import score_externally as score_externally
-from .metrics import PROTOCOLS as PROTOCOLS
+from .metric_config import PROTOCOLS as PROTOCOLS
+from .metric_config import MetricConfig as MetricConfig
 from .metrics import Evaluation as Evaluation
-from .metrics import MetricConfig as MetricConfig
 from .metrics import MetricScore as MetricScore
 from .metrics import document_bleu as document_bleu
 from .metrics import evaluate_documents as evaluate_documents
 from .metrics import evaluate_files as evaluate_files
 from .metrics import group_by_document as group_by_document
 from .metrics import group_by_unit as group_by_unit
+from .output_alignment import AlignedOutput as AlignedOutput
+from .output_alignment import align_output as align_output
+from .pearmut import build_campaign as build_campaign
+from .pearmut import score_answers as score_answers
+from .report_page import render_report as render_report
 from .significance import Comparison as Comparison
 from .significance import PositionScores as PositionScores
 from .significance import SignificanceConfig as SignificanceConfig
@@ -34,3 +39,4 @@ from .suite_contexts import compare_suite_contexts as compare_suite_contexts
 from .suites import Suite as Suite
 from .suites import read_items as read_items
 from .suites import read_suite as read_suite
+from .system_scores import score_system as score_system

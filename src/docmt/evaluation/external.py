@@ -5,7 +5,8 @@ The command is started once. Its standard input has one JSON object a line for e
     {"document": "a", "sentence": 2, "src": "..", "mt": "..", "ref": "..",
      "src_context": [".."], "mt_context": [".."], "ref_context": [".."]}
 
-The contexts are the previous sentences of the document, the nearest last, at most `external.context`. The last line of
+The contexts are the previous sentences of the document, the nearest last, at most `external.context`. With
+`external.window` a line has the joined sentences of a window, and `sentence` is its first one. The last line of
 its standard output is a JSON object. Earlier lines are ignored, and standard error is passed through:
 
     {"name": "COMET", "signature": "model:..|version:..", "scores": [0.81, ..], "subwords": [37, ..], "limit": 512}
@@ -18,18 +19,25 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import build, check_fields, quote, ranged
-from docmt.evaluation.metrics import Documents, format_count
+from docmt.core.settings import Excludes, Needs, OptionError, build, check_fields, option, quote, ranged
+from docmt.documents.segmentation import UNSPACED_SCRIPT
+from docmt.evaluation.metrics import format_count
+from docmt.evaluation.output_alignment import Documents
 
+_LIMITS = {"comet": 512, "bleurt": 512}
+"""Subwords that metrics read, by their names, where they do not tell."""
+_SUBWORDS = 1.4
+"""Subwords of a word, about."""
 COMET_ADAPTER = Path(__file__).parent / "adapters" / "comet_adapter.py"
 
 
@@ -43,14 +51,27 @@ class ExternalConfig:
     """previous sentences that the metric reads as context"""
     hypothesis_context: Literal["reference", "hypothesis"] = "reference"
     """context of a translation: previous references or previous translations"""
+    window: str = option("", flags=("--external-window",), metavar="W:S")
+    """score windows of W sentences that begin every S sentences (SLIDE)"""
+
+    option_rules = (
+        Needs("context", "command"),
+        Needs("hypothesis_context", "context"),
+        Needs("window", "command"),
+        Excludes("window", "context"),
+    )
 
     def __post_init__(self) -> None:
         check_fields(self, "external.")
-        for name, needed in (("context", "command"), ("hypothesis_context", "context")):
-            if getattr(self, name) not in (0, "reference") and not getattr(self, needed):
-                raise DocmtError(
-                    f"external.{name} has no effect without external.{needed}. Set external.{needed}, or leave it out"
-                )
+        size, stride = self.window_sizes()
+        if self.window and not 1 <= stride <= size:
+            problem = "give W:S, such as 6:3, with S from 1 to W"
+            raise OptionError("external.window", f"is {quote(self.window)}: {problem}")
+
+    def window_sizes(self) -> tuple[int, int]:
+        """Return the sentences of a window, and those from its beginning to that of the next; 0, 0 if it is wrong."""
+        match = re.fullmatch(r"(\d{1,6}):(\d{1,6})", self.window or "1:1")
+        return (int(match[1]), int(match[2])) if match else (0, 0)
 
     def arguments(self) -> list[str]:
         """Return the command and its arguments. Raises DocmtError for a command that cannot be started."""
@@ -69,36 +90,42 @@ class ExternalConfig:
 class ExternalScore:
     """Scores of a corpus in an external metric.
 
-    scores: sentence scores by document. too_long: (document, sentence), both from 0, of inputs longer than the limit of
-    the metric.
+    scores: by document, of sentences or windows. length_ratio: characters of the translation to those of the reference;
+    metrics have a bias for short texts (see docs/evaluation.md). too_long: (document, sentence), both from 0, of inputs
+    longer than the limit of the metric.
     """
 
     name: str
     signature: str
     scores: Sequence[Sequence[float]]
+    length_ratio: float
     limit: int | None = None
     too_long: Sequence[tuple[int, int]] = ()
+    segment: str = "sentence"
+    is_estimated: bool = False
+    """whether lengths of inputs are guessed from words"""
 
     @property
     def score(self) -> float:
-        """Mean over sentences."""
+        """Mean over sentences or windows."""
         flat = [score for document in self.scores for score in document]
         return math.fsum(flat) / len(flat)
 
     def format(self) -> str:
         """Return a line for the table of metrics."""
-        sentences = format_count(sum(map(len, self.scores)), "sentence")
-        return f"{self.name:<6}  {self.score:>6.4f}  {sentences}  {self.signature}"
+        size = format_count(sum(map(len, self.scores)), self.segment)
+        return f"{self.name:<6}  {self.score:>6.4f}  {size}  length ratio {self.length_ratio:.3f}  {self.signature}"
 
     def warning(self) -> str:
         """Return a warning about inputs that are too long, empty if there are none."""
         if not self.too_long:
             return ""
         document, sentence = self.too_long[0]
+        guess = ", as estimated from their words," if self.is_estimated else ""
         return (
             f"{format_count(len(self.too_long), 'input')} longer than the limit of {self.name}, {self.limit} subwords "
-            f"with context, were cut off (first: document {document + 1}, sentence {sentence + 1}). Reduce "
-            "external.context"
+            f"with context{guess} were cut off (first: document {document + 1}, sentence {sentence + 1}). Reduce "
+            f"external.{'window' if self.segment == 'window' else 'context'}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -108,6 +135,8 @@ class ExternalScore:
             "score": self.score,
             "signature": self.signature,
             "segments": sum(map(len, self.scores)),
+            "segment": self.segment,
+            "length_ratio": self.length_ratio,
             "scores": [list(document) for document in self.scores],
             "limit": self.limit,
             "too_long": [[document + 1, sentence + 1] for document, sentence in self.too_long],
@@ -130,33 +159,44 @@ def score_externally(
         )
     if not any(sizes):
         raise DocmtError("there are no sentences to score. Give a corpus with text")
-    locations, lines = list[tuple[int, int]](), list[str]()
+    locations, rows = list[tuple[int, int]](), list[dict[str, Any]]()
+    size, stride = config.window_sizes()
     for document, sides in enumerate(zip(sources, hypotheses, references, strict=True)):
         source, hypothesis, reference = sides
         mt_context = reference if config.hypothesis_context == "reference" else hypothesis
-        for number in range(len(source)):
-            context = slice(max(0, number - config.context), number)
-            row = {
-                "document": ids[document],
-                "sentence": number + 1,
-                "src": source[number],
-                "mt": hypothesis[number],
-                "ref": reference[number],
-                "src_context": list(source[context]),
-                "mt_context": list(mt_context[context]),
-                "ref_context": list(reference[context]),
-            }
-            lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+        # The last window ends with the document, and may have fewer sentences.
+        for number in range(0, max(1, len(source) - size + stride) if source else 0, stride):
+            window, context = slice(number, number + size), slice(max(0, number - config.context), number)
+            texts = {name: " ".join(side[window]) for name, side in zip(("src", "mt", "ref"), sides, strict=True)}
+            contexts = {"src_context": source, "mt_context": mt_context, "ref_context": reference}
+            before = {name: list(side[context]) for name, side in contexts.items()}
+            rows.append({"document": ids[document], "sentence": number + 1, **texts, **before})
             locations.append((document, number))
-    answer = _run_metric(config.arguments(), "".join(lines), len(lines))
-    scores, limit, lengths = iter(answer.scores), answer.limit, answer.subwords or []
-    too_long = [
-        location for location, length in zip(locations, lengths, strict=False) if limit is not None and length > limit
-    ]
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    answer = _run_metric(config.arguments(), lines, len(rows))
+    limit, lengths = answer.limit, answer.subwords or []
+    if limit is None:
+        names = f"{answer.name} {config.command}".lower()
+        limit = next((size for name, size in _LIMITS.items() if name in names), None)
+        lengths = list(map(_estimate_subwords, rows))
+    too_long = [place for place, length in zip(locations, lengths, strict=False) if limit and length > limit]
+    by_document: list[list[float]] = [[] for _ in sources]
+    for (document, _), score in zip(locations, answer.scores, strict=True):
+        by_document[document].append(score)
+    made, reference_size = (sum(len(text) for each in side for text in each) for side in (hypotheses, references))
     context_signature = f"{config.context}.{config.hypothesis_context}" if config.context else "0"
-    signature = f"{answer.signature}|context:{context_signature}"
-    by_document = [[next(scores) for _ in range(size)] for size in sizes]
-    return ExternalScore(answer.name, signature, by_document, limit, too_long)
+    signature = f"{answer.signature}|context:{context_signature}{f'|window:{config.window}' if config.window else ''}"
+    return ExternalScore(
+        *(answer.name, signature, by_document, made / max(1, reference_size), limit, too_long),
+        segment="window" if config.window else "sentence",
+        is_estimated=answer.limit is None,
+    )
+
+
+def _estimate_subwords(row: Mapping[str, Any]) -> int:
+    """Return about how many subwords the longest text of an input has, with its context."""
+    sides = (" ".join([*row[f"{side}_context"], row[side]]) for side in ("src", "mt", "ref"))
+    return max(round(_SUBWORDS * len(text.split())) + len(UNSPACED_SCRIPT.findall(text)) for text in sides)
 
 
 @dataclass(frozen=True)

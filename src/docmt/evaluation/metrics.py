@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -23,30 +23,22 @@ from sacrebleu.metrics.ter import TER
 
 from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
-from docmt.core.settings import check_choice
 from docmt.documents.corpus_files import Corpus, count_untranslated, read_hypothesis, read_reference
-from docmt.text.moses import moses, moses_language
+from docmt.evaluation.metric_config import METRIC_NAMES, SEGMENTS, TEXT_METRICS, Kind, MetricConfig, TextMetric
+from docmt.evaluation.output_alignment import (
+    AlignedOutput,
+    AlignmentShares,
+    Documents,
+    Ranges,
+    find_paragraphs,
+    join_units,
+    whole,
+)
 
 _log = logging.getLogger(__name__)
-Documents: TypeAlias = Sequence[Sequence[str]]
-"""Documents of sentences."""
-Ranges: TypeAlias = Sequence[Sequence[tuple[int, int]]]
-"""Sentence ranges (start, end exclusive) of each document's instances, in order, without gaps."""
 Sentence = TypeVar("Sentence")
 """Text or token ids of a sentence."""
 
-TEXT_METRICS = {"s_bleu": "s-BLEU", "d_bleu": "d-BLEU", "chrf": "chrF", "d_chrf": "d-chrF", "ter": "TER"}
-TERM_METRICS = {
-    "terms": "terms",
-    "terms_listed": "as listed",
-    "terms_base": "first form",
-    "consistency": "consistency",
-    "repeated": "repeated",
-}
-METRIC_NAMES = {**TEXT_METRICS, "chrf_pp": "chrF++", **TERM_METRICS}
-"""Printed names by the names in `Evaluation` and JSON, in table order."""
-SENTENCE_METRICS = ("s_bleu", "chrf", "ter", "chrf_pp", "terms", "terms_listed", "terms_base", "repeated")
-"""Metrics that compare sentence with sentence."""
 Statistics: TypeAlias = NDArray[Any]
 """Integers, but floats for TER, which averages the lengths of several references."""
 Scores: TypeAlias = NDArray[np.float64]
@@ -57,116 +49,6 @@ BETA = 2
 """Weight of recall relative to precision in chrF."""
 _TER_BATCH = 50
 """Sentences that TER scores between two updates of the progress bar, in one or two seconds."""
-
-
-DEFAULTS: Mapping[str, Any] = {"unit": "document", "text": "plain", "tokenize": "13a"}
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """Scoring settings of a published system."""
-
-    paper: str
-    settings: Mapping[str, Any]
-    """the four fields of MetricConfig that it sets"""
-    differences: str
-    """differences from the paper, and facts that the paper does not report"""
-
-
-PROTOCOLS: Mapping[str, Protocol] = {
-    "gtransformer": Protocol(
-        "Bao et al. 2021",
-        {"unit": "instance", "text": "detokenized", "tokenize": "13a", "lowercase": False},
-        "the paper's text was truecased and detokenized per instance",
-    ),
-    "zhang2018": Protocol(
-        "Zhang et al. 2018",
-        {"unit": "document", "text": "tokenized", "tokenize": "none", "lowercase": True},
-        "the paper reports only s-BLEU, by multi-bleu.perl -lc: the same number wherever a 4-gram matches",
-    ),
-    "multihop": Protocol(
-        "Zhang et al. 2021",
-        {"unit": "document", "text": "tokenized", "tokenize": "none", "lowercase": False},
-        "the paper reports only s-BLEU of truecased text, and names neither the tool nor the case",
-    ),
-    "rfa": Protocol(
-        "Wu et al. 2022",
-        {"unit": "document", "text": "tokenized-hyphens", "tokenize": "13a", "lowercase": False},
-        "the paper's text was truecased; its signature has tok:none because 13a ran before",
-    ),
-}
-"""Protocols by name."""
-
-
-@dataclass(frozen=True)
-class MetricConfig:
-    """Settings of the metrics. Papers differ in all of them, so scores with different settings are not comparable.
-
-    An empty setting takes the value of the protocol, or the default. In a finished object none is empty.
-    """
-
-    protocol: str = ""
-    """score as a paper did: gtransformer, zhang2018, multihop or rfa (needs --language)"""
-    unit: str = ""
-    """segment of d-BLEU: document, or instance (packed as in training)"""
-    text: str = ""
-    """text form for BLEU: plain, detokenized, tokenized or tokenized-hyphens (Moses)"""
-    language: str = ""
-    """language code of the translations (for any text but plain)"""
-    tokenize: str = ""
-    """sacreBLEU tokenizer for BLEU: 13a, none, zh, char, intl, ja-mecab, flores200, ..."""
-    lowercase: bool = False
-    """compare in lower case (TER always does)"""
-    ter: bool = False
-    """also compute TER (about 25 ms a sentence)"""
-
-    def __post_init__(self) -> None:
-        if self.protocol:
-            check_choice("metrics.protocol", self.protocol, tuple(PROTOCOLS))
-        settings = PROTOCOLS[self.protocol].settings if self.protocol else DEFAULTS
-        for name, value in settings.items():
-            configured = getattr(self, name)
-            if configured == "" or (name == "lowercase" and value):
-                object.__setattr__(self, name, value)
-            elif self.protocol and configured != value:
-                raise DocmtError(
-                    f"metrics.{name} is {_format_setting(configured)} but protocol {self.protocol} sets it to "
-                    f"{_format_setting(value)}. Leave one of them out"
-                )
-        check_choice("metrics.unit", self.unit, ("document", "instance"))
-        check_choice("metrics.text", self.text, ("plain", "detokenized", "tokenized", "tokenized-hyphens"))
-        check_choice("metrics.tokenize", self.tokenize, tuple(BLEU.TOKENIZERS))
-        if self.text != "plain":
-            if not self.language:
-                name = f"protocol {self.protocol}" if self.protocol else f"text {self.text}"
-                models = "; it scores models, not files" if self.unit == "instance" else ""
-                raise DocmtError(f"metrics.{name} needs metrics.language, a code such as de, for translations{models}")
-            moses_language(self.language, "metrics.language ")
-
-    def convert(self, sentence: str) -> str:
-        """Return a sentence in the form that BLEU compares."""
-        if self.text == "plain":
-            return sentence
-        scripts = moses(self.language)
-        tokens = scripts.tokenize(sentence, split_hyphens=self.text == "tokenized-hyphens")
-        return scripts.detokenize(tokens) if self.text == "detokenized" else " ".join(tokens)
-
-    def text_signature(self) -> str | None:
-        """Return the signature entry for the text form, None for plain text."""
-        if self.text == "plain":
-            return None
-        return f"{self.text}.{moses_language(self.language)}.sacremoses-{version('sacremoses')}"
-
-    def describe_protocol(self) -> str | None:
-        """Return the protocol with its paper and the differences from it, None without a protocol."""
-        if not self.protocol:
-            return None
-        protocol = PROTOCOLS[self.protocol]
-        return f"protocol {self.protocol} ({protocol.paper}; {protocol.differences})"
-
-
-def _format_setting(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)
@@ -217,29 +99,32 @@ class Segments:
     documents: NDArray[np.int64]
     unit: str | None = None
 
-    def score(
-        self,
-        name: str,
-        metric: BLEU | CHRF | TER,
-        formula: Callable[[Statistics], Scores],
-        text_signature: str | None = None,
-    ) -> MetricScore:
-        """Score the segments with a sacreBLEU metric. text_signature: form of the text."""
-        statistics = self._statistics(name, metric)
+    @classmethod
+    def from_documents(cls, sides: Sequence[Documents], ranges: Ranges | None, unit: str | None) -> Segments:
+        """Return ranges of sentences of hypotheses and references, each joined to one string, or all sentences."""
+        rows = sides if ranges is None else [join_units(side, ranges) for side in sides]
+        lines = [list(chain.from_iterable(documents)) for documents in rows]
+        return cls(lines[0], lines[1:], np.repeat(np.arange(len(rows[0])), list(map(len, rows[0]))), unit)
+
+    def score(self, metric: TextMetric, config: MetricConfig) -> MetricScore:
+        """Score the segments. Raises DocmtError for an unavailable tokenizer."""
+        scorer, formula = build_scorer(metric.kind, config)
+        statistics = self._statistics(metric.label, scorer)
         sums = statistics.sum(axis=0)
-        signature = metric.get_signature()
+        signature = scorer.get_signature()
         # sacreBLEU does not know the text form and the unit, but scores that differ in them need different signatures.
-        for key, value in (("text", text_signature), ("unit", self.unit)):
+        text = config.text_signature() if metric.kind == "bleu" else None
+        for key, value in (("text", text), ("unit", self.unit)):
             if value is not None:
                 signature.update(key, value)
         return MetricScore(
-            score=float(compute_bleu(sums).score if isinstance(metric, BLEU) else formula(sums)),
+            score=float(compute_bleu(sums).score if metric.kind == "bleu" else formula(sums)),
             signature=signature.format(),
-            name=name,
+            name=metric.label,
             statistics=statistics,
             documents=self.documents,
             formula=formula,
-            lower_is_better=isinstance(metric, TER),
+            lower_is_better=metric.kind == "ter",
         )
 
     def _statistics(self, name: str, metric: BLEU | CHRF | TER) -> Statistics:
@@ -259,8 +144,12 @@ class Segments:
         return np.concatenate(batches)
 
 
-def score_bleu(name: str, segments: Segments, config: MetricConfig) -> MetricScore:
-    """Score segments in the form `config.text` with BLEU. Raises DocmtError for an unavailable tokenizer."""
+def build_scorer(kind: Kind, config: MetricConfig) -> tuple[BLEU | CHRF | TER, Callable[[Statistics], Scores]]:
+    """Return a metric of sacreBLEU and its formula. Raises DocmtError for an unavailable tokenizer of BLEU."""
+    if kind == "ter":
+        return TER(), ter_from_sums  # lower case is the default of sacreBLEU and Tercom
+    if kind != "bleu":
+        return CHRF(word_order=2 if kind == "chrf_pp" else 0, lowercase=config.lowercase), chrf_from_sums
     try:
         # `force` silences the advice to detokenize: with "none" the text is tokenized on purpose.
         metric = BLEU(lowercase=config.lowercase, tokenize=config.tokenize, force=config.tokenize == "none")
@@ -271,7 +160,7 @@ def score_bleu(name: str, segments: Segments, config: MetricConfig) -> MetricSco
         raise DocmtError(
             f"cannot use the tokenizer {config.tokenize}: {reason}. {advice}, or choose another tokenizer"
         ) from error
-    return segments.score(name, metric, bleu_from_sums, config.text_signature())
+    return metric, bleu_from_sums
 
 
 def compute_bleu(sums: Statistics) -> BLEUScore:
@@ -297,15 +186,17 @@ def bleu_from_sums(sums: Statistics) -> Scores:
 
 
 def chrf_from_sums(sums: Statistics) -> Scores:
-    """Compute chrF2 (Popović 2016) from summed statistics along the last axis.
+    """Compute chrF2 (Popović 2016) or chrF2++ (Popović 2017) from summed statistics along the last axis.
 
-    sums: [*, K = 18] hypothesis n-grams, reference n-grams and matched n-grams for each n = 1..6.
+    sums: [*, K = 18] hypothesis n-grams, reference n-grams and matched n-grams for each n = 1..6; for chrF++ [*, 24],
+    with n-grams of words for n = 1..2.
     """
     hypothesis, reference, matched = (sums[..., column::3] for column in range(3))
     counts = (hypothesis > 0) & (reference > 0)
     orders = np.maximum(counts.sum(axis=-1), 1)
-    precision = (counts * matched / np.maximum(hypothesis, 1)).sum(axis=-1) / orders
-    recall = (counts * matched / np.maximum(reference, 1)).sum(axis=-1) / orders
+    # Sums of eight numbers by `sum` would differ from those of sacreBLEU in the last digit.
+    precision = (counts * matched / np.maximum(hypothesis, 1)).cumsum(axis=-1)[..., -1] / orders
+    recall = (counts * matched / np.maximum(reference, 1)).cumsum(axis=-1)[..., -1] / orders
     weighted = BETA**2 * precision + recall
     score: Scores = 100 * ((1 + BETA**2) * precision * recall / np.where(weighted > 0, weighted, 1))
     return score
@@ -322,39 +213,36 @@ def ter_from_sums(sums: Statistics) -> Scores:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Scores of one system on one corpus.
+    """Scores of one system on one corpus. `evaluation.chrf` is the score in chrF, and so on.
 
-    s_bleu, chrf and ter compare sentence with sentence. If sentence counts differ from the reference, or the model
-    miscounted sentences, they are None and `undefined` gives the reason. ter is also None if it is not configured.
-    d_bleu and d_chrf compare documents or instances.
+    Metrics of sentences and paragraphs need as many sentences as the reference has, or an alignment. Otherwise, or if
+    the model miscounted sentences, they are None and `undefined` gives the reason.
     brevity_penalty and length_ratio (hypothesis to reference, in BLEU tokens) belong to d-BLEU.
     """
 
     config: MetricConfig
     documents: int
     sentences: int
-    s_bleu: MetricScore | None
-    d_bleu: MetricScore
-    chrf: MetricScore | None
-    d_chrf: MetricScore
-    ter: MetricScore | None
+    metrics: Mapping[str, MetricScore | None]
+    """scores by the keys of `METRIC_NAMES` in table order, None if undefined"""
     brevity_penalty: float
     length_ratio: float
     undefined: str | None = None
-    terms: Mapping[str, MetricScore | None] = field(default_factory=dict)
-    """scores of terms, with a glossary"""
+    alignment: AlignmentShares | None = None
+    """what the alignment with the source found, if there was one"""
 
-    def scores(self) -> dict[str, MetricScore | None]:
-        """Return the scores by name in table order, None if undefined. TER is included only if configured."""
-        names = [name for name in TEXT_METRICS if name != "ter" or self.config.ter]
-        return {name: getattr(self, name) for name in names} | dict(self.terms)
+    def __getattr__(self, name: str) -> MetricScore | None:
+        """Return the score in a metric, None if it is undefined or was not asked for."""
+        if name not in METRIC_NAMES:
+            raise AttributeError(name)
+        return self.metrics.get(name)
 
     def format(self) -> str:
         """Return a table with a line per metric (segments and signature), then the counts."""
-        rows = {METRIC_NAMES[key]: ("-", "", "not defined") for key in self.scores()}
-        for key, metric in self.scores().items():
+        rows = {METRIC_NAMES[key]: ("-", "", "not defined") for key in self.metrics}
+        for key, metric in self.metrics.items():
             if metric is not None:
-                size = format_count(metric.segments, "sentence" if key in SENTENCE_METRICS else self.config.unit)
+                size = format_count(metric.segments, self.segment(key))
                 rows[METRIC_NAMES[key]] = (f"{metric.score:.2f}", size, metric.signature)
         width, names = (max(map(len, each)) for each in ([size for _, size, _ in rows.values()], rows))
         lines = [f"{name:<{names}}  {score:>6}  {size:>{width}}  {text}" for name, (score, size, text) in rows.items()]
@@ -364,18 +252,28 @@ class Evaluation:
         )
         if protocol := self.config.describe_protocol():
             lines.append(protocol)
-        if self.undefined is not None:
-            lines.append(f"{self.undefined_names()} are not defined: {self.undefined}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *self.remarks()])
 
-    def undefined_names(self) -> str:
-        """Return the names of the sentence metrics, such as `s-BLEU and chrF`."""
-        *first, last = [METRIC_NAMES[key] for key in self.scores() if key in SENTENCE_METRICS]
-        return f"{', '.join(first)} and {last}"
+    def segment(self, key: str) -> str:
+        """Return the kind of the segments of a metric."""
+        return "instance" if key.startswith("d_") and self.config.unit == "instance" else SEGMENTS[key]
+
+    def sentence_metrics(self) -> dict[str, MetricScore]:
+        """Return the scores of text whose segments are the sentences of the reference; none after an alignment."""
+        keys = [key for key, each in TEXT_METRICS.items() if each.segment == "sentence" and self.alignment is None]
+        return {key: score for key in keys if (score := self.metrics.get(key))}
+
+    def remarks(self) -> Iterator[str]:
+        """Yield which metrics are not defined and why, and what the alignment found."""
+        if self.undefined and (names := [METRIC_NAMES[key] for key, score in self.metrics.items() if score is None]):
+            text = f"{', '.join(names[:-1])} and {names[-1]} are" if names[1:] else f"{names[0]} is"
+            yield f"{text} not defined: {self.undefined}. To align them, add --unit sentence and --source"
+        if self.alignment is not None:
+            yield self.alignment.format()
 
     def to_json(self) -> dict[str, Any]:
         """Return all but the sufficient statistics as JSON values. `ter` is the score, not the setting."""
-        scores = {key: getattr(self, key) for key in TEXT_METRICS} | dict(self.terms)
+        scores = dict.fromkeys(TEXT_METRICS) | dict(self.metrics)
         return {
             **asdict(self.config),
             "documents": self.documents,
@@ -384,6 +282,7 @@ class Evaluation:
             "brevity_penalty": self.brevity_penalty,
             "length_ratio": self.length_ratio,
             "undefined": self.undefined,
+            "alignment": asdict(self.alignment) if self.alignment else None,
         }
 
 
@@ -395,15 +294,18 @@ def evaluate_documents(
     *,
     more_references: Sequence[Documents] = (),
     miscounted: int = 0,
+    aligned: AlignedOutput | None = None,
 ) -> Evaluation:
     """Score translated documents against their references.
 
-    s-BLEU, chrF and TER are corpus scores over sentence pairs. d-BLEU and d-chrF are corpus scores over documents or
-    instances (`config.unit`), whose sentences are joined by one blank (Bao et al. 2021). BLEU compares sentences in the
-    form `config.text`, the other metrics compare plain text.
+    Metrics of sentences are corpus scores over sentence pairs, those of documents over documents or instances
+    (`config.unit`), whose sentences are joined by one blank (Bao et al. 2021). Metrics of paragraphs take the sentences
+    between empty ones of the reference; in a document without any, each one. BLEU compares sentences in the form
+    `config.text`, the other metrics compare plain text.
     more_references: further references with the document and sentence counts of the first.
     miscounted: number of instances for which the model generated another number of sentences than the source has
-    (`Translation.miscounted`). If there are any, sentence scores are undefined.
+    (`Translation.miscounted`). If there are any, metrics of sentences are undefined.
+    aligned: these hypotheses, aligned with the source, for metrics of sentences and paragraphs.
 
     Raises DocmtError if the corpus is empty, document counts differ, or the unit is the instance and the instances
     are missing or do not cover the documents.
@@ -417,34 +319,31 @@ def evaluate_documents(
     if miscounted:
         instance_count = format_count(miscounted, "instance")
         undefined = f"in {instance_count} the model generated another number of sentences than the source has"
-
-    ranges = _unit_ranges(references, config, instances)
     texts = [hypotheses, references, *more_references]
-    converted = [[list(map(config.convert, document)) for document in side] for side in texts]
-    chrf_metric = CHRF(lowercase=config.lowercase)
-    d_bleu = score_bleu("d-BLEU", _unit_segments(converted, ranges, config.unit), config)
-    d_chrf = _unit_segments(texts, ranges, config.unit).score("d-chrF", chrf_metric, chrf_from_sums)
-    s_bleu = chrf = ter = None
-    if undefined is None:
-        s_bleu = score_bleu("s-BLEU", _sentence_segments(converted), config)
-        chrf = _sentence_segments(texts).score("chrF", chrf_metric, chrf_from_sums)
-        # Lower case is the default of sacreBLEU and Tercom.
-        ter = _sentence_segments(texts).score("TER", TER(), ter_from_sums) if config.ter else None
+    sides: dict[str, tuple[Sequence[Documents], Ranges | None]] = {
+        "document": (texts, _check_instances(references, instances) if config.unit == "instance" else whole(texts))
+    }
+    if aligned is not None:
+        undefined, merged = None, aligned.merge(find_paragraphs(references))
+        sides |= {"sentence": (aligned.pair(*texts[1:]), None), "paragraph": (merged.pair(*texts[1:]), None)}
+    elif undefined is None:
+        sides |= {"sentence": (texts, None), "paragraph": (texts, find_paragraphs(references))}
+    convert, is_aligned = cache(config.convert), aligned is not None
 
+    def score(metric: TextMetric) -> MetricScore:
+        rows, ranges = sides[metric.segment]
+        if metric.kind == "bleu":
+            rows = [[list(map(convert, document)) for document in side] for side in rows]
+        unit = "instance" if metric.segment == "document" and config.unit == "instance" else metric.segment
+        is_named = is_aligned or metric.segment != "sentence"
+        return Segments.from_documents(rows, ranges, unit if is_named else None).score(metric, config)
+
+    wanted = {key: TEXT_METRICS.get(key) for key in config.keys}
+    metrics = {key: score(metric) if metric and metric.segment in sides else None for key, metric in wanted.items()}
+    d_bleu = metrics.get("d_bleu") or score(TEXT_METRICS["d_bleu"])
     lengths = compute_bleu(d_bleu.statistics.sum(axis=0))
-    return Evaluation(
-        config=config,
-        documents=len(references),
-        sentences=sum(map(len, references)),
-        s_bleu=s_bleu,
-        d_bleu=d_bleu,
-        chrf=chrf,
-        d_chrf=d_chrf,
-        ter=ter,
-        brevity_penalty=float(lengths.bp),
-        length_ratio=float(lengths.ratio),
-        undefined=undefined,
-    )
+    sizes, ratios = (len(references), sum(map(len, references))), (float(lengths.bp), float(lengths.ratio))
+    return Evaluation(config, *sizes, metrics, *ratios, undefined, aligned.shares if aligned else None)
 
 
 def _check_references(references: Documents, more_references: Sequence[Documents]) -> None:
@@ -461,9 +360,9 @@ def _check_references(references: Documents, more_references: Sequence[Documents
 
 def document_bleu(hypotheses: Documents, references: Documents) -> MetricScore:
     """Return d-BLEU over documents with default settings, in a seventh of the time of `evaluate_documents`."""
-    config = MetricConfig()
     check_document_counts(len(hypotheses), len(references))
-    return score_bleu("d-BLEU", _unit_segments([hypotheses, references], None, config.unit), config)
+    sides = hypotheses, references
+    return Segments.from_documents(sides, whole(sides), "document").score(TEXT_METRICS["d_bleu"], MetricConfig())
 
 
 def evaluate_files(
@@ -503,10 +402,8 @@ def read_aligned_documents(path: Path | str, reference_path: Path | str, referen
     return documents
 
 
-def group_by_unit(documents: Sequence[Sequence[Sentence]], ranges: Ranges | None) -> list[Sequence[Sentence]]:
-    """Return the sentences of all documents by unit, in order. Without ranges each document is a unit."""
-    if ranges is None:
-        return list(documents)
+def group_by_unit(documents: Sequence[Sequence[Sentence]], ranges: Ranges) -> list[Sequence[Sentence]]:
+    """Return the sentences of all documents by unit, in order."""
     pairs = zip(documents, ranges, strict=True)
     return [document[start:end] for document, instances in pairs for start, end in instances]
 
@@ -543,10 +440,8 @@ def _describe_unequal_counts(hypotheses: Documents, references: Documents) -> st
     )
 
 
-def _unit_ranges(references: Documents, config: MetricConfig, instances: Ranges | None) -> Ranges | None:
-    """Check and return the instances of every document if they are the unit. Return None for whole documents."""
-    if config.unit == "document":
-        return None
+def _check_instances(references: Documents, instances: Ranges | None) -> Ranges:
+    """Return the instances of every document. Raises DocmtError if they are missing or do not cover the documents."""
     if instances is None or len(instances) != len(references):
         raise DocmtError(
             "d-BLEU over instances needs the instances of every document. Give them, or set metrics.unit to document"
@@ -558,19 +453,6 @@ def _unit_ranges(references: Documents, config: MetricConfig, instances: Ranges 
                 "once, in order. Build them from the scored documents"
             )
     return instances
-
-
-def _sentence_segments(sides: Sequence[Documents]) -> Segments:
-    """Return the sentences of hypotheses and references as segments."""
-    lines = [list(chain.from_iterable(documents)) for documents in sides]
-    return Segments(lines[0], lines[1:], np.repeat(np.arange(len(sides[0])), list(map(len, sides[0]))))
-
-
-def _unit_segments(sides: Sequence[Documents], ranges: Ranges | None, unit: str) -> Segments:
-    """Return the units of hypotheses and references as segments, each joined to one string."""
-    lines = [[" ".join(sentences) for sentences in group_by_unit(documents, ranges)] for documents in sides]
-    counts = 1 if ranges is None else list(map(len, ranges))
-    return Segments(lines[0], lines[1:], np.repeat(np.arange(len(sides[0])), counts), unit)
 
 
 def format_count(number: int, noun: str) -> str:

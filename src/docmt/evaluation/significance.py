@@ -21,15 +21,8 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.progress import progress
 from docmt.core.settings import check_fields, ranged
-from docmt.evaluation.metrics import (
-    METRIC_NAMES,
-    SENTENCE_METRICS,
-    Evaluation,
-    MetricScore,
-    Scores,
-    Statistics,
-    format_count,
-)
+from docmt.evaluation.metric_config import METRIC_NAMES, SEGMENTS
+from docmt.evaluation.metrics import Evaluation, MetricScore, Scores, Statistics, format_count
 
 SIGNIFICANCE_LEVEL = 0.05
 """Differences with a smaller p-value are significant. Intervals contain all but this share of the samples."""
@@ -272,7 +265,7 @@ class Comparison:
         """Return the table as text: a header, then one row per system with one column per metric."""
         rows = [["", *(METRIC_NAMES[key] for key in self.outcomes)]]
         for number, (name, evaluation) in enumerate(self.systems.items()):
-            scores = evaluation.scores()
+            scores = evaluation.metrics
             cells = [_format_cell(scores[key], outcomes[number]) for key, outcomes in self.outcomes.items()]
             rows.append([name, *cells])
         return rows
@@ -294,10 +287,7 @@ class Comparison:
             notes.append(protocol)
         if self.config.test != "bootstrap":
             notes += self._few_segments_notes()
-        for name, evaluation in self.systems.items():
-            if evaluation.undefined is not None:
-                notes.append(f"{name}: {evaluation.undefined_names()} are not defined: {evaluation.undefined}")
-        return notes
+        return notes + [f"{name}: {each}" for name, evaluation in self.systems.items() for each in evaluation.remarks()]
 
     def _few_segments_notes(self) -> Iterator[str]:
         """Yield notes on metrics with too few segments for any significant difference."""
@@ -320,7 +310,7 @@ class Comparison:
         """Return the signature of each metric. All systems share it."""
         signatures = {}
         for key in self.outcomes:
-            scores = (evaluation.scores()[key] for evaluation in self.systems.values())
+            scores = (evaluation.metrics[key] for evaluation in self.systems.values())
             signatures[key] = next((score.signature for score in scores if score is not None), "not defined")
         return signatures
 
@@ -372,11 +362,13 @@ def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None
             raise DocmtError(
                 f"{name} and {baseline} were scored with different references or settings. Score both in the same way"
             )
+        if other.alignment is not None and config.resample == "sentences":
+            raise DocmtError(f"{name} has other sentences than its source, so resample documents")
     check_can_resample(first.documents, config)
     outcomes, evaluations = {}, list(systems.values())
-    with progress("comparing (metrics)", len(first.scores())) as bar:
-        for key in first.scores():
-            outcomes[key] = _compare_metric(key, evaluations, config)
+    with progress("comparing (metrics)", len(first.metrics)) as bar:
+        for key in first.metrics:
+            outcomes[key] = compare_metric(key, evaluations, config)
             bar.advance()
     return Comparison(config, dict(systems), outcomes)
 
@@ -390,9 +382,9 @@ def check_can_resample(documents: int, config: SignificanceConfig) -> None:
         )
 
 
-def _compare_metric(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> list[Outcome | None]:
+def compare_metric(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> list[Outcome | None]:
     """Return the outcome of each system in a metric. Without the baseline's score it has intervals only."""
-    scores = [evaluation.scores()[key] for evaluation in evaluations]
+    scores = [evaluation.metrics[key] for evaluation in evaluations]
     defined = {number: score for number, score in enumerate(scores) if score is not None}
     by_sentence = _segment_kind(key, config) == "sentence"
     documents = evaluations[0].documents
@@ -408,7 +400,7 @@ def _compare_metric(key: str, evaluations: Sequence[Evaluation], config: Signifi
 
 def _segment_kind(metric: str, config: SignificanceConfig) -> str:
     """Return the kind of segment that is resampled for a metric: sentence or document."""
-    return "sentence" if config.resample == "sentences" and metric in SENTENCE_METRICS else "document"
+    return "sentence" if config.resample == "sentences" and SEGMENTS[metric] != "document" else "document"
 
 
 def _format_cell(score: MetricScore | None, outcome: Outcome | None) -> str:
@@ -432,7 +424,7 @@ def bucket_numbers(positions: ArrayLike) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class BucketScores:
-    """s-BLEU and chrF of several systems on the sentences of one bucket of positions."""
+    """Scores of several systems on the sentences of one bucket of positions."""
 
     sentences: int
     documents: int
@@ -443,7 +435,7 @@ class BucketScores:
 
 @dataclass(frozen=True)
 class PositionScores:
-    """s-BLEU and chrF of several systems by sentence position in the document.
+    """Scores of several systems by sentence position in the document.
 
     Buckets contain different sentences (the first is often a title). Compare systems, not positions.
     """
@@ -455,9 +447,12 @@ class PositionScores:
         """Return a table with a row per bucket and metric and a column per system."""
         rows = [["sentence", "metric", "count", *next(iter(self.buckets.values())).systems]]
         for name, bucket in self.buckets.items():
-            cells = bucket.systems.values()
-            rows.append([name, "s-BLEU", f"{bucket.sentences:,}", *(cell["s_bleu"].format(2) for cell in cells)])
-            rows.append(["", "chrF", "", *(cell["chrf"].format(2) for cell in cells)])
+            heads = [(name, f"{bucket.sentences:,}")]
+            for key in next(iter(bucket.systems.values())):
+                head, count = heads.pop() if heads else ("", "")
+                rows.append(
+                    [head, METRIC_NAMES[key], count, *(cell[key].format(2) for cell in bucket.systems.values())]
+                )
         documents = {name: bucket.documents for name, bucket in self.buckets.items()}
         return "\n".join([*align_columns(rows), *few_documents_notes(max(documents.values()), documents)])
 
@@ -475,10 +470,12 @@ def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceCo
     config = config or SignificanceConfig()
     buckets: dict[str, BucketScores] = {}
     for system, evaluation in systems.items():
-        if evaluation.s_bleu is None or evaluation.chrf is None:
-            raise DocmtError(f"{system} has no sentence scores, so none by position: {evaluation.undefined}")
-        metrics = {"s_bleu": evaluation.s_bleu, "chrf": evaluation.chrf}
-        documents = evaluation.s_bleu.documents
+        metrics = evaluation.sentence_metrics()
+        if not metrics:
+            raise DocmtError(
+                f"{system} has no scores of sentences, so none by position: {evaluation.undefined or 'aligned'}"
+            )
+        documents = next(iter(metrics.values())).documents
         numbers = bucket_numbers(np.arange(len(documents)) - np.searchsorted(documents, documents) + 1)
         for number in np.unique(numbers).tolist():
             selected = numbers == number

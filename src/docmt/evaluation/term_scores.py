@@ -13,20 +13,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from sacrebleu.metrics.chrf import CHRF
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import Span
-from docmt.evaluation.metrics import (
-    METRIC_NAMES,
-    TERM_METRICS,
-    Documents,
-    MetricScore,
-    Scores,
-    Segments,
-    Statistics,
-    chrf_from_sums,
-)
+from docmt.evaluation.metric_config import METRIC_NAMES, TERM_METRICS
+from docmt.evaluation.metrics import MetricScore, Scores, Statistics
+from docmt.evaluation.output_alignment import Documents
 from docmt.terms import Term
 from docmt.terms.matching import TermMatcher
 
@@ -65,12 +57,8 @@ class TermTask:
 
         The signatures have the same score of the references. No consistency without a term that a document repeats.
         """
-        lines, reference = ([text for document in side for text in document] for side in (translations, references))
         documents = np.repeat(np.arange(len(translations)), list(map(len, translations)))
-        segments = Segments(lines, [reference], documents)
-        scores: dict[str, MetricScore | None] = {
-            "chrf_pp": segments.score("chrF++", CHRF(word_order=2), chrf_from_sums)
-        }
+        scores: dict[str, MetricScore | None] = {}
         made, ceiling = self._count(translations), self._count(references)
         forms = "simplemma" if self.matcher.target.has_table else "endings"
         for key in TERM_METRICS:

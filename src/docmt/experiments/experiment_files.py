@@ -30,6 +30,7 @@ from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import build, check_choice, read_yaml
+from docmt.evaluation import PROTOCOLS
 
 SCALES = ("cpu", "full")
 _PACKAGE = Path(__file__).parents[1]
@@ -84,8 +85,14 @@ class Experiment:
     axes: tuple[Axis, ...]
     """at least one, without a name if the file has none"""
     source: str = ""
+    protocol: str = ""
+    """how the published scores were computed: a protocol of `docmt evaluate`; empty: unknown"""
     seeds: tuple[int, ...] = (1,)
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.protocol:
+            check_choice("protocol", self.protocol, tuple(PROTOCOLS))
 
     @property
     def name(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
 from docmt.core.files import write_text
 from docmt.core.plain_text import escape_markdown, markdown_table
+from docmt.evaluation import PROTOCOLS
 from docmt.experiments.runs import (
     EvaluationConfig,
     ExperimentPlan,
@@ -110,6 +111,12 @@ def _notes(plan: ExperimentPlan, evaluation: EvaluationConfig, runs: Sequence[Ta
         yield f"- overrides of the recipes: {', '.join(f'{name} {value}' for name, value in plan.overrides.items())}"
     if plan.experiment.source:
         yield f"- published: {plan.experiment.source}"
+    if (protocol := plan.experiment.protocol) and protocol != evaluation.metrics.protocol:
+        settings = ", ".join(f"{name} {str(value).lower()}" for name, value in PROTOCOLS[protocol].settings.items())
+        yield (
+            f"- published scores have other segments or text than these, so do not compare them: {settings}. "
+            f"`--metrics.protocol {protocol} --metrics.language CODE` scores in that way"
+        )
     yield from (f"- skipped: {'; '.join(variants)} ({reason})" for reason, variants in plan.group_skipped().items())
     yield from (f"- failed: {run['title']}: {run['failure']}" for run in runs if run["failure"])
     if undone := sum(run["state"] not in ("done", "failed") for run in runs):

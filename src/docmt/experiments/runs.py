@@ -37,7 +37,7 @@ from docmt.data.instances import cut_dbleu_units
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
 from docmt.decoding.scheduler import sees_translations, select_effective_settings
 from docmt.evaluation import MetricConfig, evaluate_documents, evaluate_items, group_by_document, group_by_unit
-from docmt.evaluation.metrics import Ranges
+from docmt.evaluation.output_alignment import Ranges
 from docmt.evaluation.suites import Suite
 from docmt.experiments.experiment_files import Experiment, Variant
 from docmt.model import ModelConfig

@@ -118,7 +118,7 @@ class _TextElements(UnitFile):
                 self.skip("passages in another language", text)
             elif _name(element) == "description" and _TAG.search(text):
                 self.skip("descriptions with markup", text)
-            else:
+            elif not self.skip_of_program(text):
                 start = element.inner_start + len(raw) - len(raw.lstrip())
                 index = self.add_unit(Unit(text, id=element.tag))
                 self._patched.add(start, start + len(raw.strip()), index, escape_text)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from html import unescape
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from docmt.core.settings import read_package_yaml
 from docmt.formats.patched_text import Replacement
 from docmt.formats.units import TagRules
 
@@ -147,22 +145,6 @@ def find_borders(tokens: Sequence[Token], ends: Sequence[int], tags: TagRules | 
     return borders
 
 
-@cache
-def _load_template_tags() -> tuple[re.Pattern[str], list[dict[str, Any]]]:
-    """Return the pattern of all tags of templates, and that of each kind."""
-    kinds = read_package_yaml("docmt.formats", "template_tags.yaml")
-    return re.compile("|".join(each["pattern"] for each in kinds)), kinds
-
-
-def find_template_tags(text: str) -> Iterator[tuple[int, int, Literal["open", "close", "break"], str]]:
-    """Yield the tags of templates in a text that show nothing: their characters, kinds and names."""
-    pattern, kinds = _load_template_tags()
-    for tag in pattern.finditer(text):
-        matches = ((each["kind"], re.fullmatch(each["pattern"], tag[0])) for each in kinds)
-        kind, match = next((kind, match) for kind, match in matches if match)
-        yield *tag.span(), kind, tag[0][:2] + "".join(match.groups()).lower()
-
-
 _ATTRIBUTES = list_names("alt aria-description aria-label aria-roledescription aria-valuetext placeholder title")
 _ELEMENT_ATTRIBUTES = list_names("th@abbr option@label optgroup@label track@label table@summary")
 _METAS = list_names(
@@ -177,8 +159,29 @@ _META_NAMES = ("name", "property", "itemprop")
 _TEXT_FIELDS = list_names("text search")
 _PROSE = re.compile(r"[^\W\d_](?=[^\n{}<>=;|]*[^\W_][,:]? [^\W_])[^{}<>=;|]*")
 """Several words in an attribute of scripts."""
-_ATTRIBUTE = re.compile(r"([^\s/>=][^\s/>=]*)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>\"'][^\s>]*))?")
-TAG_NAME = re.compile(r"<[^\s/>]*")
+_TEMPLATE = (
+    r"(?:\{\{(?:[^{}\n]|\{[^{}\n]*\})*\}?\}\}|\{%[^\n]{0,300}?%\}|\{\#[^\n]{0,300}?\#\}"
+    r"|<%[^\n]{0,300}?%>|<\?(?:php|=)[^\n]{0,500}?\?>)"
+)
+_TEMPLATES = re.compile(f"({_TEMPLATE})")
+NAME_REST = r"(?:(?!\{[{%\#]|<[%?])[^\s/>])*+"
+"""Characters of the name of a tag after the first one."""
+_VALUE = rf"""(?:"(?:{_TEMPLATE}|[^"])*+"|'(?:{_TEMPLATE}|[^'])*+'|(?!["'])(?:{_TEMPLATE}|[^\s>])++)"""
+ATTRIBUTE = rf"(?:{_TEMPLATE}|([^\s/>](?:(?!\{{[{{%\#]|<[%?])[^\s/>=])*+)(?:\s*=\s*({_VALUE}))?)"
+"""Of HTML, where tags of templates may stand in values and between attributes."""
+_ATTRIBUTE = re.compile(ATTRIBUTE)
+TAG_NAME = re.compile(f"<{NAME_REST}")
+
+
+def convert_text(text: str, convert: Callable[[str], str]) -> str:
+    """Return a text after a function that leaves tags of templates alone."""
+    parts = _TEMPLATES.split(text)
+    return "".join([part if number % 2 else convert(part) for number, part in enumerate(parts)])
+
+
+def unescape_text(raw: str) -> str:
+    """Return characters of HTML, unescaped."""
+    return convert_text(raw, unescape)
 
 
 class TagAttribute(NamedTuple):
@@ -211,8 +214,9 @@ def read_attributes(tag: str, start: int) -> dict[str, TagAttribute]:
         quote = raw[:1] if raw[:1] in ('"', "'") else ""
         first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
         span = start + first + len(quote), start + last - len(quote)
-        value = unescape(raw[1:-1] if quote else raw)
-        attributes.setdefault(match[1].lower(), TagAttribute(*span, value, quote))
+        if match[1]:
+            value = unescape_text(raw[1:-1] if quote else raw)
+            attributes.setdefault(match[1].lower(), TagAttribute(*span, value, quote))
     return attributes
 
 

@@ -5,10 +5,19 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from html import unescape
+from html import escape, unescape
 
 from docmt.core.errors import DocmtError
-from docmt.formats.html_elements import CAN_COPY, XML_PREFIX, Token, list_names
+from docmt.formats.html_elements import (
+    ATTRIBUTE,
+    CAN_COPY,
+    NAME_REST,
+    XML_PREFIX,
+    Token,
+    convert_text,
+    list_names,
+    unescape_text,
+)
 from docmt.formats.html_units import MarkupFile
 from docmt.formats.patched_text import find_mark
 from docmt.formats.units import ReadConfig
@@ -41,7 +50,8 @@ _MARKUP = re.compile(
     (?P<aside><!--(?:-?>|.*?--!?>|.*\Z) | <%(?:(?!<%).)*?%> | <\?(?:php\b|=).*?(?:\?>|\Z)
     | <(?:[!?]|/(?![A-Za-z]))[^>]*(?:>|\Z))
     | </(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
-    | <(?P<start>[A-Za-z][^\s/>]*)(?>[\s/]+ | [^\s/>][^\s/>=]*+(?:\s*=\s*(?:"[^"]*"|'[^']*'|(?!["'])[^\s>]*))?)*+>?
+    | <(?P<start>[A-Za-z]"""
+    rf"""{NAME_REST})(?>[\s/]+ | {ATTRIBUTE})*+>?
     """,
     re.DOTALL | re.VERBOSE,
 )
@@ -78,7 +88,7 @@ def read_fragment(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
 
 def escape_html(text: str) -> str:
     """Return character data of HTML."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\r", "&#13;")
+    return convert_text(text, lambda part: escape(part, quote=False).replace("\r", "&#13;"))
 
 
 def _find_encoding(data: bytes, path: str) -> tuple[bytes, str]:
@@ -120,10 +130,11 @@ codecs.register_error("docmt_controls", _replace_controls)
 def _tokenize(text: str, is_html: bool = True) -> Iterator[Token]:
     """Yield the tokens of a text, which cover it without gaps, by the rules of the HTML standard (13.2.5) or XML."""
     markup = _MARKUP if is_html else _XML_MARKUP
+    decode = unescape_text if is_html else unescape
     position = begin = 0  # begin: of the characters before
     while match := markup.search(text, position):
         if match.start() > begin:
-            yield Token("text", begin, match.start(), value=unescape(text[begin : match.start()]))
+            yield Token("text", begin, match.start(), value=decode(text[begin : match.start()]))
         end = match.end() if match["aside"] or match["end"] or match[0].endswith(">") else len(text)
         tag = match["start"] or match["end"] or ""
         name = tag.lower() if is_html else tag if tag in _XML_KNOWN else XML_PREFIX + tag
@@ -138,13 +149,13 @@ def _tokenize(text: str, is_html: bool = True) -> Iterator[Token]:
             yield Token("start", match.start(), end, name, is_empty=is_empty)
             finish = _find_raw_end(text, match.start(), end, name)
             if finish > end and name in _HAS_TEXT:
-                yield Token("text", end, finish, value=unescape(text[end:finish]))
+                yield Token("text", end, finish, value=decode(text[end:finish]))
             elif finish > end:
                 yield Token("aside", end, finish)
             end = finish
         position = begin = end
     if begin < len(text):
-        yield Token("text", begin, len(text), value=unescape(text[begin:]))
+        yield Token("text", begin, len(text), value=decode(text[begin:]))
 
 
 def _find_raw_end(text: str, start: int, end: int, name: str) -> int:

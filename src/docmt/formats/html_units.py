@@ -13,6 +13,7 @@ from html import unescape
 from itertools import accumulate, pairwise, permutations
 from typing import Literal, NamedTuple
 
+from docmt.documents.template_blocks import SIGNS, find_template_tags
 from docmt.documents.words import has_letters, has_words
 from docmt.formats.html_elements import (
     BLOCKS,
@@ -23,16 +24,17 @@ from docmt.formats.html_elements import (
     VOID,
     TagAttribute,
     Token,
+    convert_text,
     find_borders,
     find_ends,
     find_kept,
     find_language,
-    find_template_tags,
     find_translate,
     is_translated,
     list_names,
     read_attributes,
     set_value,
+    unescape_text,
 )
 from docmt.formats.language_codes import primary_language, text_direction
 from docmt.formats.patched_text import PatchedText, Replacement, Span
@@ -123,6 +125,7 @@ class MarkupFile(UnitFile):
         self._ends = find_ends(tokens)
         self._borders = find_borders(tokens, self._ends, tags)
         self._is_html = tags is None
+        self._decode = unescape if tags or language_tag != "lang" else unescape_text
         self._frames: list[tuple[int, str | None]] = []
         """start tags of open elements, and why their text is not translated"""
         self._items: list[_Item] = []
@@ -169,10 +172,10 @@ class MarkupFile(UnitFile):
 
     def _escape_double(self, text: str) -> str:
         """Return the value of an attribute in double quotes."""
-        return self._escape(text).replace('"', "&quot;")
+        return convert_text(text, lambda part: self._escape(part).replace('"', "&quot;"))
 
     def _escape_single(self, text: str) -> str:
-        return self._escape(text).replace("'", "&#39;")
+        return convert_text(text, lambda part: self._escape(part).replace("'", "&#39;"))
 
     def _find_languages(self, config: ReadConfig) -> set[str]:
         """Return the languages that count as that of the text."""
@@ -210,18 +213,18 @@ class MarkupFile(UnitFile):
         is_laid_out = any(self._tokens[start].name in _PREFORMATTED for start, _ in self._frames[-_MAX_DEPTH:])
         for match in _LAYOUT.finditer(raw) if is_laid_out and token.kind == "text" else ():
             start, end = token.start + match.start(), token.start + match.end()
-            yield _Item("text", token.start + position, start, value=unescape(raw[position : match.start()]))
+            yield _Item("text", token.start + position, start, value=self._decode(raw[position : match.start()]))
             yield _Item("break", start, end)
             position = match.end()
         step = _PATH_SEPARATOR.match(raw) if self._items and self._items[-1].name == "a" else None
         if step and step[0].strip() == token.value[: step.end()].strip():
             yield _Item("text", token.start, token.start + step.end(), value=step[0])
             position = step.end()
-        for start, end, tag, name in find_template_tags(raw) if token.kind == "text" and not is_laid_out else ():
-            yield _Item("text", token.start + position, token.start + start, value=unescape(raw[position:start]))
+        for (start, end), tag, name, _ in find_template_tags(raw) if not (is_laid_out or raw.startswith("<!")) else ():
+            yield _Item("text", token.start + position, token.start + start, value=self._decode(raw[position:start]))
             yield _Item(tag, token.start + start, token.start + end, name, can_copy=False)
             position = end
-        value = unescape(raw[position:]) if position else token.value
+        value = self._decode(raw[position:]) if position else token.value
         kind: Literal["text", "aside"] = "text" if token.kind == "text" else "aside"
         yield _Item(kind, token.start + position, token.end, value=value)
 
@@ -535,7 +538,7 @@ def _are_apart(before: str, after: str, tags: Sequence[_Item]) -> bool:
     """
     names = {tag.name for tag in tags}
     last, first = _LAST_WORD.search(before), _FIRST_WORD.match(after)
-    if first is None or {"sub", "sup"} & names or any(tag.kind == "single" for tag in tags):
+    if first is None or {"sub", "sup"} & names or any(tag.kind == "single" or SIGNS.match(tag.name) for tag in tags):
         return False
     are_siblings = tags[0].kind == "close" and tags[-1].kind == "open"
     is_capital = after[0].isupper()
@@ -547,17 +550,14 @@ def _are_apart(before: str, after: str, tags: Sequence[_Item]) -> bool:
         is_count = any(a.isdigit() and b.isalpha() and len(b) > 2 for a, b in permutations((last[0], first[0])))
         return is_count or (is_new and len(last[0]) > 2 and first[0][1:].islower())
     is_whole = len(last[0]) > 1 and (len(first[0]) > 1 or not after[0].islower())
-    return is_whole and (is_new or {"del", "ins"} <= names or not names <= _FORMATS) and _has_case(last[0] + first[0])
+    is_element = is_new or {"del", "ins"} <= names or not names <= _FORMATS
+    return is_whole and is_element and (last[0] + first[0]).lower() != (last[0] + first[0]).upper()
 
 
 def _is_note(item: _Item, before: str, after: str) -> bool:
     """Return whether an item is the number of a note after a space and before a mark that ends a part of a sentence."""
     is_number = item.kind == "single" and item.name in _NOTE_MARKS and not item.has_patches
     return is_number and before[-1] in _SPACES and before.strip(_SPACES) != "" and after[0] in ",.;:!?)"
-
-
-def _has_case(text: str) -> bool:
-    return text.lower() != text.upper()
 
 
 def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:

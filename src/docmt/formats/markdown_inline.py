@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from docmt.core.settings import read_package_yaml
 from docmt.documents.protected_text import find_protected
+from docmt.documents.template_blocks import find_blocks
 from docmt.documents.words import has_letters
 from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
 
@@ -38,7 +39,7 @@ _LEX = re.compile(
     (?P<single>{_SINGLES}) | (?P<escape>\\[{re.escape(string.punctuation)}])
   | (?P<hard>(?:[ ]{{2,}}|\\)\n) | (?P<soft>[ \t]*\n) | (?P<tab>[ ]*\t[ \t]*)
   | (?P<ticks>`+)
-  | (?P<math>\$\$(?=\S)[^$]*[^\s$]\$\$|\$(?=[^\s$])(?:[^$\\\n]|\\.)*(?<=[^\s])\$(?!\d))
+  | (?P<math>\$\$(?=\S)[^$]*[^\s$]\$\$|(?<!%\d)\$(?=[^\s$])(?:[^$\\\n]|\\.)*(?<=[^\s])\$(?!\d))
   | (?P<reading><(?P<name>r[tp])\b[^<>]*>.*?</(?P=name)>)
   | (?P<link><[A-Za-z][A-Za-z0-9+.-]{{1,31}}:[^\s<>]*>|<[\w.+-]+@[\w.-]+>)
   | (?P<comment><!--.*?-->|<\?.*?\?>) | (?P<tag>{_TAG})
@@ -55,7 +56,8 @@ _TARGET = re.compile(
     rf"""\(\s*(?:<[^<>\n]*>|(?:{_BRACES}|\\.|[^\s()\\]|\((?:\\.|[^\s()\\])*\))*)"""
     r"""(?:\s+(?P<title>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)))?\s*\)(?:\{[^{}\n]*\})?"""
 )
-_TEMPLATE_TAG = re.compile(r"\{(?:%-?|\{[<%])\s*(?P<end>end(?=\w)|/\s*)?(?P<name>\w+)(?!.*/[>%]\}\})")
+_TIGHT = re.compile(r"[/:.–]")
+"""Between tags of templates that stay together: {hours}:{minutes}."""
 _LABEL = re.compile(r"\[((?:\\.|[^\[\]\\])*)\]")
 _SPAN = re.compile(r"\{[^{}\n]*\}")
 _WIKI = re.compile(r"\[\[(?P<target>[^|\\]+)(?P<bar>\\?\|)(?P<text>.+)\]\]|\[\[(?P<name>[^|\\#]+)\]\]")
@@ -159,6 +161,13 @@ def _lex(source: str, labels: Collection[str]) -> list[_Item]:
             kind, end = "open", match[0].index("[") + start + 1
         if start > position:
             items.append(_Item("text", position, start))
+        if (
+            kind == "single"
+            and [each.kind for each in items[-2:]] == ["single", "text"]
+            and _TIGHT.fullmatch(source, position, start)
+        ):
+            start = items[-2].start
+            del items[-2:]
         items.append(_Item(kind, start, end))
         position = end
     if position < len(source):
@@ -168,15 +177,10 @@ def _lex(source: str, labels: Collection[str]) -> list[_Item]:
 
 def _match_template_tags(source: str, items: list[_Item]) -> None:
     """Find pairs such as {% if x %} and {% endif %}, or {{< a >}} and {{< /a >}}."""
-    opened: list[_Item] = []
-    for item in items:
-        match = _TEMPLATE_TAG.match(source, item.start, item.end) if item.kind == "single" else None
-        if match and not match["end"]:
-            item.content = match["name"]
-            opened.append(item)
-        elif match and (partner := next((each for each in opened[::-1] if each.content == match["name"]), None)):
-            partner.kind, item.kind, item.content = "begin", "end", match["name"]
-            del opened[opened.index(partner) :]
+    contents = [source[each.start : each.end] if each.kind in ("single", "comment") else "" for each in items]
+    for first, *_, last in (block for block in find_blocks(contents) if len(block) > 1):
+        items[first].kind, items[last].kind = "begin", "end"
+        items[first].content = items[last].content = f"block {first}"
 
 
 def _match_brackets(source: str, items: list[_Item], labels: Collection[str]) -> None:

@@ -240,7 +240,8 @@ class OfficeFile(UnitFile):
         for name in self.find_parts(_CORE_TYPE):
             part = self.open_part(name)
             for element in part.file.root.elements:
-                if element.name in PROPERTIES and element not in self.stores:
+                is_shown = element.name in PROPERTIES and element not in self.stores
+                if is_shown and not self.skip_of_program(element.text()):
                     self.add_element_text(part, element)
 
     def add_element_text(self, part: OfficePart, element: Element, equal: Collection[int] = ()) -> list[int]:

@@ -98,7 +98,8 @@ class OpenDocumentFile(UnitFile):
         if meta is not None:
             reader = _PartReader(self, self._add_part("meta.xml", meta), _Styles([]))
             for element in meta.root.iter(*_FACTS):
-                reader.add_plain(element)
+                if not self.skip_of_program(element.text()):
+                    reader.add_plain(element)
         roots = [styles.root] if styles is not None else []
         self._read_part("content.xml", content, _Styles([*roots, content.root]))
         if styles is not None:

@@ -10,6 +10,7 @@ from html.entities import html5
 from itertools import groupby, pairwise
 
 from docmt.documents.protected_text import find_protected
+from docmt.documents.template_blocks import find_blocks
 from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
@@ -23,8 +24,15 @@ LINE_BREAKS = (
     rf"(?:{BULLET})?|(?<![\s\S]){BULLET}(?=[$%#]*[{{%<])"
 )
 """Line breaks and tabs, as such, as escapes, and as tags, with the mark of a list item. They separate words."""
-_FORMS = r"[ ]*\|[ ]*(?=[{\[\]:%])(?:\{\d+\}|[\[\]][^\[\]{}|]{1,20}[\[\]])?[ ]*"
-"""What stands between the plural forms of Laravel and Symfony: `{0} none|{1} one|[2,*] :count`."""
+_INTERVAL, _LABEL = r"(?:\{\d+\}|[\[\]][^\[\]{}|]{1,20}[\[\]])", r"[a-z]\w*:(?!//)[ ]*"
+_FORMS = (
+    rf"[ ]*\|[ ]*(?=[{{\[\]:%]){_INTERVAL}?[ ]*"
+    r"|(?:(?<=[^\W\d_]{2})|(?<=[.!?}%\]]))\|(?=[^\W\d_]{2})(?![A-Z][A-Z\d_]*\|)"
+)
+"""What stands between the plural forms of Laravel and Symfony: `{0} none|{1} one|[2,*] :count`, `one|many`."""
+_LABELLED = re.compile(rf"(?:{_LABEL}|{_INTERVAL})[^|]*(?:\|[ ]*(?:{_LABEL}|{_INTERVAL})[^|]*)+")
+_LABELS = rf"(?:(?<![\s\S])|[ ]*\|[ ]*){_LABEL}"
+"""Of plural forms of Symfony: `one: a day|many: %count% days`."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
 _MARKDOWN = r"(?<![\w*])\*\*(?=[^\s*][^*\n]*\*\*)|(?<=[^\s*])\*\*(?![\w*])|(?<![\w`])`[^`'\s][^`'\n]*`(?!`)"
@@ -45,6 +53,10 @@ _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,
 _WORD_LIKE = re.compile(
     r"[ ]?(?:`|!\[|\[(?!\^)|[{@$:+%\\]|<(?:code|kbd|samp|var|img|input)\b|<[\w.+-]+[:@]|<%)", re.IGNORECASE
 )
+_PART, _PART_BEFORE = re.compile(r"[-/'’]?[^\W\d_]"), re.compile(r"[^\W\d_][-/]?\Z")
+"""Beside a placeholder that is a part of a word: {n}-day, {name}'s."""
+_TIGHT = re.compile(r"[-–/:.+×=_~]")
+"""Between placeholders that stay together: {hours}:{minutes}."""
 _OPENING = "([{«„“‘¿¡\"'"
 _CLOSING = ")]}»”’.,;:!?…%\"'"
 
@@ -78,6 +90,7 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequenc
     tokens: list[_Token | Code] = []
     for part in unit.segments():
         tokens += [part] if isinstance(part, Code) else _split(part, patterns, protect)
+    _match_blocks(tokens)
     _match_tags(tokens)
     _carry_spaces(_join_runs(tokens))
     opened: list[str] = []
@@ -92,12 +105,16 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequenc
 def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> list[_Token | Code]:
     tokens: list[_Token | Code] = []
     position = 0
+    patterns = [*patterns, _LABELS] if _LABELLED.fullmatch(text) else patterns
     known = find_protected(text, in_messages=True, extra=protect) if protect else []
     plain = {span for span, kind, _ in known if kind == "own pattern" and _is_plain(text[slice(*span)], patterns)}
     for span, kind, _ in find_protected(text, in_messages=True, extra=(*protect, *patterns, *_MARKUP)):
         start, end = span
+        is_part = kind == "placeholder" and bool(_PART.match(text, end) or _PART_BEFORE.search(text, position, start))
         if kind not in _PLACEHOLDERS or span in plain:
             continue
+        if is_part and "|" not in text and span in [each.span for each in find_protected(text)]:
+            continue  # protected in its sentence
         if start > position:
             tokens.append(_Token("text", text[position:start]))
         tokens.append(_classify(text[start:end]))
@@ -109,6 +126,10 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         last = joined[-1] if joined else token
         if joined and all(isinstance(each, _Token) and each.kind == "text" for each in (last, token)):
             joined[-1] = _Token("text", last.content + token.content)
+        elif all(isinstance(each, _Token) and each.kind == "single" for each in (*joined[-2:-1], token)) and (
+            _TIGHT.fullmatch(last.content)
+        ):
+            joined[-2:] = [_Token("single", joined[-2].content + last.content + token.content)]
         else:
             joined.append(token)
     return joined
@@ -136,6 +157,14 @@ def _decode_entity(content: str) -> str:
     """Return the letter, sign or space of an entity, or an empty text for any other one."""
     character = unescape(content) if content[1] == "#" else html5.get(content[1:], "")
     return character if len(character) == 1 and (character.isalpha() or character in _SIGNS) else ""
+
+
+def _match_blocks(tokens: Sequence[_Token | Code]) -> None:
+    """Make pairs of the first and the last tag of each block of a template."""
+    single = [token for token in tokens if isinstance(token, _Token) and token.kind == "single"]
+    for first, *_, last in (block for block in find_blocks([each.content for each in single]) if len(block) > 1):
+        single[first].kind, single[last].kind = "open", "close"
+        single[first].name = single[last].name = f"block {first}"
 
 
 def _match_tags(tokens: Sequence[_Token | Code]) -> None:
@@ -224,7 +253,7 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
     if token.kind == "text":
         builder.add_text(token.content)
     elif token.kind == "open":
-        builder.open(id, token.content, can_copy=token.name not in _NOT_COPIED)
+        builder.open(id, token.content, can_copy=token.name.isalnum() and token.name not in _NOT_COPIED)
         opened.append(id)
     elif token.kind == "close":
         builder.close(opened.pop(), token.content)

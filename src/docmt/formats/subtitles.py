@@ -36,7 +36,7 @@ _TIME = r"(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})(?:[.,](\d{1,9}))?"
 _TIMING = re.compile(rf"[^\w\r\n]*{_TIME}[^\d\r\n]{{1,12}}{_TIME}")
 _A_TIME = r"(?:\d+[:：]\d+[:：.,，;]|\d\d\.\d\d\.)\d"
 _TWO_TIMES = re.compile(
-    rf"[^\w\r\n]*{_A_TIME}[\d:：.,，;]*[^\d\r\n]{{0,12}}{_A_TIME}(?![\d:：.,，;]*[ \t]+[^\W\d_]+(?![\w:%=]))"
+    rf"[^\w\r\n<]*{_A_TIME}[\d:：.,，;]*[^\d\r\n]{{0,12}}{_A_TIME}(?![\d:：.,，;]*[ \t]+[^\W\d_]+(?![\w:%=]))"
 )
 """A line with times that another program wrote, perhaps without -->. It is text only if words follow."""
 _HEADER_LANGUAGE = re.compile(r"^Language:[ \t]*([^\r\n]*)", re.MULTILINE)

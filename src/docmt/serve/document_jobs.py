@@ -8,18 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8, write_text
 from docmt.documents import Document
-from docmt.serve.file_process import RESULTS, FileContents, FileProcess
+from docmt.serve.file_process import RESULTS, FileProcess
 from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_journal import JobJournal, Links
 from docmt.serve.job_results import JobResults, count_edits, name_result
@@ -37,6 +36,7 @@ from docmt.serve.job_store import (
 )
 from docmt.serve.job_terms import TermRequest, list_lacking
 from docmt.serve.job_translation import check_pairs, choose_lane, translate_job
+from docmt.serve.loaded_jobs import DocumentNotReady, LoadedJob, LoadedJobs
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
 if TYPE_CHECKING:
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_IDLE = 16
-"""Jobs that stay in memory though nothing works on them."""
 _ACTIVE_OWNERS = 4
 """Owners who can have all the jobs of a lane at once that one may have."""
 _SWEEP_SECONDS = 60
@@ -56,15 +54,8 @@ _MAX_CRASHES = 2
 """Processes in succession that may die at the same place of a job."""
 _SUSPECT_SECONDS = 10.0
 """From the start until such a job is tried again: a server that is killed before dies of something else."""
+_ANY_VERSION: Mapping[int, int] = MappingProxyType({})
 _CRASHED = "the server died twice while it translated this document. Split it, or send it again."
-
-
-class NoSuchDocument(DocmtError):  # noqa: N818 - as HTTP calls it
-    """There is no document of this id for this owner."""
-
-
-class DocumentNotReady(DocmtError):  # noqa: N818 - a state, not a fault
-    """The document is not in a state for this."""
 
 
 @dataclass(frozen=True)
@@ -81,26 +72,6 @@ class JobConfig:
     """patterns of text that stays as it is"""
 
 
-@dataclass(eq=False)
-class _Job:
-    """A job in memory."""
-
-    facts: JobFacts
-    journal: JobJournal
-    entries: str
-    """of glossaries"""
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
-    rendering: asyncio.Lock = field(default_factory=asyncio.Lock)
-    noted: int = 0
-    """events of which the table knows the progress"""
-
-    def notify(self) -> None:
-        """Wake all that wait for a change."""
-        changed, self.changed = self.changed, asyncio.Event()
-        changed.set()
-
-
 class DocumentJobs:
     """The jobs of a data directory. All methods are called in the event loop of `start`."""
 
@@ -109,8 +80,7 @@ class DocumentJobs:
         self._store = JobStore(data, config.keep_hours * 3600)
         self._files = FileProcess(config.files, config.protect)
         self._results = JobResults(engine, self._files)
-        self._loaded: WeakValueDictionary[str, _Job] = WeakValueDictionary()  # those that something works on
-        self._recent: deque[_Job] = deque(maxlen=_MAX_IDLE)  # keeps the last ones loaded
+        self._jobs = LoadedJobs(self._store)
         self._queues: dict[Lane, JobQueue] = {lane: JobQueue(config.active) for lane in LANES}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = True
@@ -141,11 +111,9 @@ class DocumentJobs:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for job in self._loaded.values():
-            job.notify()
+        self._jobs.close()
         with suppress(DocmtError):  # such as a full disk
             self._store.queue_running()
-        self._recent.clear()
         self._store.close()
 
     def _keep(self, task: asyncio.Task[None]) -> None:
@@ -182,27 +150,26 @@ class DocumentJobs:
             with suppress(DocmtError):  # such as a full disk
                 self._store.delete(id)
             raise
-        self._keep_loaded(id, _Job(facts, journal, options.entries))
+        self._jobs.keep(id, LoadedJob(facts, journal, options.entries))
         self._queues[choose_lane(facts)].put(owner, id)
         return self.status(id, owner)
 
     def status(self, id: str, owner: str) -> JobRecord:
         """Return the state of a job, with counts of now. Raises NoSuchDocument, also for another owner's."""
-        record = self._find(id, owner)
+        record = self._jobs.find(id, owner)
         with suppress(DocmtError):  # such as damaged files
-            self._load(record)
+            self._jobs.load(record)
         return self._add_counts(record)
 
     def _add_counts(self, record: JobRecord) -> JobRecord:
         """Return the state of a job with counts of now."""
-        if (job := self._loaded.get(record.id)) is None:
+        if (job := self._jobs.get(record.id)) is None:
             return record
-        journal = job.journal
-        return replace(record, finished=journal.finished, edited=journal.edited, terms=journal.count_terms())
+        return replace(record, **job.journal.count_all())
 
     def sources(self, id: str, owner: str) -> Sequence[str]:
         """Return the source sentences of a document."""
-        return self._load(self._find(id, owner)).journal.sources
+        return self._jobs.open(id, owner).journal.sources
 
     def count_characters(self, id: str, owner: str) -> int:
         """Return the number of characters of the sentences of a document."""
@@ -210,12 +177,13 @@ class DocumentJobs:
 
     def count_sentence(self, id: str, owner: str, number: int) -> int:
         """Return the number of characters of a source sentence. Raises DocmtError if it has no translation."""
-        return len(self._find_sentence(self._load(self._find(id, owner)), number))
+        return len(self._jobs.open(id, owner).find_source(number))
 
-    def count_after(self, id: str, owner: str, number: int) -> int:
-        """Return the number of characters that an edit of a sentence translates again. Raises DocmtError."""
-        job = self._load(self._find(id, owner))
-        self._find_sentence(job, number)
+    def count_after(self, id: str, owner: str, number: int, versions: Mapping[int, int]) -> int:
+        """Return the number of characters that an edit of a sentence translates again. Raises DocmtError as `edit`."""
+        job = self._jobs.open(id, owner)
+        job.find_source(number)
+        job.check_versions(versions)
         return job.journal.count_after(number)
 
     def count_active(self, owner: str) -> int:
@@ -228,57 +196,73 @@ class DocumentJobs:
 
     def sentences(self, id: str, owner: str) -> list[dict[str, Any]]:
         """Return all sentences, in order; see `JobJournal.describe`."""
-        journal = self._load(self._find(id, owner)).journal
+        journal = self._jobs.open(id, owner).journal
         return [journal.describe(number) for number in range(len(journal.sentences))]
+
+    def list_versions(self, id: str, owner: str, numbers: Iterable[int]) -> dict[int, int]:
+        """Return the versions of sentences, by number; see `JobJournal.versions`."""
+        journal = self._jobs.open(id, owner).journal
+        return {number: journal.versions[number] for number in numbers}
 
     def last_event(self, id: str, owner: str) -> int:
         """Return the id of the last event of a document."""
-        return len(self._load(self._find(id, owner)).journal.events)
+        return len(self._jobs.open(id, owner).journal.events)
 
     def list_documents(self, owner: str) -> list[JobRecord]:
         """Return the jobs of an owner, the newest first."""
         return list(map(self._add_counts, reversed(self._store.list_owned(owner))))
 
-    async def events(self, id: str, owner: str, after: int = 0) -> AsyncIterator[JobEvent]:
+    async def events(self, id: str, owner: str, after: int = 0, stay: bool = False) -> AsyncIterator[JobEvent]:
         """Yield the changes of sentences after an event id, with the progress, until the job is at its end.
 
         A sentence that has changed twice comes once. Without `done` the service was stopped, or the job deleted.
+        stay: go on after `done`, with changes of the user.
         """
-        job = self._load(self._find(id, owner))
+        job = self._jobs.open(id, owner)
         after = min(after, len(job.journal.events))
         while not self._stopped and (record := self._store.find(id)) is not None:
             changed, events, last = job.changed, job.journal.list_events(after), len(job.journal.events)
             for number, sentence in events:
                 yield JobEvent(number, "sentence", job.journal.describe(sentence))
             after = last
-            counts = {"finished": job.journal.finished, "sentences": record.facts.sentences}
-            counts["changes"] = len(job.journal.changes)
-            yield JobEvent(after, "progress", counts)
+            progress: dict[str, Any] = {"status": record.status, "sentences": record.facts.sentences}
+            progress |= {"finished": job.journal.finished, "changes": len(job.journal.changes)}
+            yield JobEvent(after, "progress", progress | {"last_change": job.journal.last_change})
             if len(job.journal.events) > after:
                 continue
             if record.status not in ACTIVE:
-                yield JobEvent(after, "done", self.status(id, owner).to_json())
-                return
+                yield JobEvent(after, "done", self._add_counts(record).to_json())
+                if not stay:
+                    return
             await changed.wait()
 
-    async def edit(self, id: str, owner: str, targets: Mapping[int, str], retranslate: bool) -> JobRecord:
+    async def edit(
+        self,
+        id: str,
+        owner: str,
+        targets: Mapping[int, str],
+        retranslate: bool,
+        versions: Mapping[int, int] = _ANY_VERSION,
+    ) -> JobRecord:
         """Replace translations by the user's. targets: by the number of the sentence, at least one.
 
         retranslate: translate the sentences after the first one in its document again, except those that the user wrote
-        or confirmed. Raises DocmtError for a sentence without a translation, and a lone surrogate.
+        or confirmed. versions: of sentences that the user has seen, by number. Raises DocmtError for a sentence without
+        a translation, and a lone surrogate, and DocumentChanged for other versions.
         """
-        job = self._load(self._find(id, owner))
-        pairs = [(self._find_sentence(job, number), target) for number, target in targets.items()]
+        job = self._jobs.open(id, owner)
+        pairs = [(job.find_source(number), target) for number, target in targets.items()]
         for number, target in targets.items():
             encode_utf8(target, f"sentence {number}")
         findings = await asyncio.to_thread(check_pairs, pairs, job.facts)
         edits = list(zip(targets, targets.values(), findings, strict=True))
-        return self._change(id, owner, {"edits": edits, "retranslate": retranslate})
+        return self._change(id, owner, {"edits": edits, "retranslate": retranslate}, versions)
 
-    async def restore(self, id: str, owner: str, number: int) -> JobRecord:
-        """Give an edited sentence the machine's translation back. Raises DocmtError if it is not edited."""
-        job = self._load(self._find(id, owner))
-        self._find_sentence(job, number)
+    async def restore(self, id: str, owner: str, number: int, versions: Mapping[int, int] = _ANY_VERSION) -> JobRecord:
+        """Give an edited sentence the machine's translation back. Raises DocmtError as `edit`, or for no edit."""
+        job = self._jobs.open(id, owner)
+        job.find_source(number)
+        job.check_versions(versions)
         if not job.journal.sentences[number].edited:
             raise DocumentNotReady(f"sentence {number} is not edited: it has the machine's translation")
         return self._change(id, owner, {"machine": number})
@@ -287,30 +271,43 @@ class DocumentJobs:
         self, id: str, owner: str, request: TermRequest, take_characters: Callable[[int], object] = int
     ) -> tuple[JobRecord, dict[str, int]]:
         """Search the sentences that lack terms again, as one change of the user; see `TermRequest.count_changes`."""
-        job = self._load(self._find(id, owner))
+        job = self._jobs.open(id, owner)
         reviews = request.review(job.journal, await asyncio.to_thread(request.review, job.journal))
         lacking = list_lacking(reviews)
         take_characters(sum(len(job.journal.sources[number]) for number in lacking))
         self._change(id, owner, request.to_line(reviews))
-        while not self._stopped and self._find(id, owner).status in ACTIVE and lacking & {*job.journal.list_sought()}:
+        while (
+            not self._stopped and self._jobs.find(id, owner).status in ACTIVE and lacking & {*job.journal.list_sought()}
+        ):
             await job.changed.wait()
         return self.status(id, owner), await asyncio.to_thread(request.count_changes, reviews, job.journal)
 
-    async def confirm(self, id: str, owner: str, number: int, confirmed: bool) -> JobRecord:
-        """Note that the user has read a sentence, so that it is not translated again; or take that back."""
-        self._find_sentence(self._load(self._find(id, owner)), number)
-        return self._change(id, owner, {"confirm": number, "confirmed": confirmed})
+    async def confirm(
+        self, id: str, owner: str, number: int, confirmed: bool, versions: Mapping[int, int] = _ANY_VERSION
+    ) -> JobRecord:
+        """Note that the user has read a sentence, so that it is not translated again; or take that back. See `edit`."""
+        self._jobs.open(id, owner).find_source(number)
+        return self._change(id, owner, {"confirm": number, "confirmed": confirmed}, versions)
 
-    async def undo(self, id: str, owner: str) -> JobRecord:
-        """Take the last change of the user back, and what was translated again because of it."""
-        if not self._load(self._find(id, owner)).journal.changes:
+    async def undo(self, id: str, owner: str, last_change: int | None = None) -> JobRecord:
+        """Take the last change of the user back, and what was translated again because of it.
+
+        last_change: the one that the user has seen (`JobJournal.last_change`). Raises DocumentChanged for another one.
+        """
+        job = self._jobs.open(id, owner)
+        if last_change is not None:
+            job.check_last_change(last_change)
+        if not job.journal.changes:
             raise DocumentNotReady("there is no change to undo")
         return self._change(id, owner, {"undo": True})
 
-    def _change(self, id: str, owner: str, line: dict[str, Any]) -> JobRecord:
+    def _change(
+        self, id: str, owner: str, line: dict[str, Any], versions: Mapping[int, int] = _ANY_VERSION
+    ) -> JobRecord:
         """Write a change of the user to the journal. A job that has ended goes on if sentences are to be translated."""
-        record = self._find(id, owner)
-        job = self._load(record)
+        record = self._jobs.find(id, owner)
+        job = self._jobs.load(record)
+        job.check_versions(versions)
         is_ended = record.status not in ACTIVE
         is_stopped = record.status in _STOPPED and any(each.target is None for each in job.journal.sentences)
         if is_ended and not is_stopped:
@@ -327,7 +324,7 @@ class DocumentJobs:
         job.notify()
         return self.status(id, owner)
 
-    def _go_on(self, id: str, job: _Job) -> None:
+    def _go_on(self, id: str, job: LoadedJob) -> None:
         """Run a job after a change: a user waits, and does not stand behind the files of the queue."""
         with suppress(DocmtError):  # such as a full disk
             if job.journal.is_whole:
@@ -336,8 +333,8 @@ class DocumentJobs:
 
     async def resume(self, id: str, owner: str) -> JobRecord:
         """Go on with a job that was cancelled or failed, where it has sentences without a translation."""
-        record = self._find(id, owner)
-        if record.status in _STOPPED and not self._load(record).journal.is_whole:
+        record = self._jobs.find(id, owner)
+        if record.status in _STOPPED and not self._jobs.load(record).journal.is_whole:
             self._store.update(id, "queued", finished=record.finished)
             self._queues[choose_lane(record.facts)].put(owner, id)
         return self.status(id, owner)
@@ -346,8 +343,8 @@ class DocumentJobs:
         """Return the best translations of a sentence (target, score) after the present ones before it."""
         if not 1 <= count <= MAX_ALTERNATIVES:
             raise DocmtError(f"{count} alternatives are asked for. Ask for 1 to {MAX_ALTERNATIVES}.")
-        job = self._load(self._find(id, owner))
-        self._find_sentence(job, number)
+        job = self._jobs.open(id, owner)
+        job.find_source(number)
         journal, document = job.journal, job.journal.find_document(number)
         source, targets = journal.extend(document), journal.list_targets(document, number)
         end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
@@ -365,8 +362,8 @@ class DocumentJobs:
 
     async def alignment(self, id: str, owner: str, number: int) -> Links:
         """Return the linked words of a sentence, in characters: [source start, end, target start, end]."""
-        job = self._load(self._find(id, owner))
-        self._find_sentence(job, number)
+        job = self._jobs.open(id, owner)
+        job.find_source(number)
         await self._results.align(job.facts, job.journal, [number])
         return [link[:4] for link in job.journal.sentences[number].links or () if link[4]]
 
@@ -382,9 +379,9 @@ class DocumentJobs:
         record = self._find_ended(id, owner)
         if record.status == "failed":
             raise DocumentNotReady("the document has failed: go on with it, or translate it again")
-        job = self._load(record)
+        job = self._jobs.load(record)
         async with job.rendering:
-            self._find(id, owner)  # it may have been deleted meanwhile
+            self._jobs.find(id, owner)  # it may have been deleted meanwhile
             path = await self._results.write(self._store.folder(id), job.facts, job.journal, format)
         return path, name_result(record.facts, format)
 
@@ -395,7 +392,7 @@ class DocumentJobs:
         DocumentNotReady as `result` does.
         """
         record = self._find_ended(id, owner)
-        job = self._load(record)
+        job = self._jobs.load(record)
         async with job.rendering:
             events, folder = len(job.journal.events), self._store.folder(id)
             edits, problems = await self._results.find_changes(folder, job.facts, job.journal, file, name)
@@ -408,61 +405,26 @@ class DocumentJobs:
         return self.status(id, owner), {**counts, "problems": problems}
 
     def _find_ended(self, id: str, owner: str) -> JobRecord:
-        record = self._find(id, owner)
+        record = self._jobs.find(id, owner)
         if record.status in ACTIVE:
             raise DocumentNotReady(f"the document is {record.status}: wait until it is done, or stop it")
         return record
 
     async def cancel(self, id: str, owner: str, keep: bool = False) -> JobRecord:
         """Stop a job that is not at its end; delete another one and its files, unless `keep`. Return its last state."""
-        record = self._find(id, owner)
+        record = self._jobs.find(id, owner)
         if record.status not in ACTIVE:
             status = self.status(id, owner)
             if not keep:
                 self._store.delete(id)
-                if (job := self._loaded.pop(id, None)) is not None:
-                    job.notify()
+                self._jobs.drop(id)
             return status
-        job = self._load(record)
+        job = self._jobs.load(record)
         self._end(id, job, "cancelled")
         if job.task is not None:
             job.task.cancel()
             job.task = None
         return self.status(id, owner)
-
-    def _find(self, id: str, owner: str) -> JobRecord:
-        record = self._store.find(id)
-        if record is None or record.owner != owner:
-            raise NoSuchDocument("there is no such document. It may have expired: translate it again.")
-        return record
-
-    def _load(self, record: JobRecord) -> _Job:
-        """Return a job with its journal."""
-        job = self._loaded.get(record.id)
-        if job is None:
-            folder = self._store.folder(record.id)
-            try:
-                contents = FileContents.from_json((folder / "contents.json").read_bytes())
-                entries = (folder / "glossary.tsv").read_text("utf-8") if record.facts.glossary_ids else ""
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                raise DocmtError("the files of this document are damaged: translate it again") from error
-            job = _Job(record.facts, JobJournal(folder / "journal.jsonl", contents, record.facts.languages), entries)
-        return self._keep_loaded(record.id, job)
-
-    def _keep_loaded(self, id: str, job: _Job) -> _Job:
-        self._loaded[id] = job
-        self._recent.append(job)
-        return job
-
-    @staticmethod
-    def _find_sentence(job: _Job, number: int) -> str:
-        """Return a source sentence. Raises DocmtError if there is none, or if it has no translation."""
-        count = len(job.journal.sources)
-        if not 0 <= number < count:
-            raise DocmtError(f"there is no sentence {number}: the numbers are from 0 to below {count}")
-        if job.journal.sentences[number].target is None:
-            raise DocumentNotReady(f"sentence {number} is not translated yet. Wait for it.")
-        return job.journal.sources[number]
 
     async def _sweep(self) -> None:
         """Remove expired jobs, again and again."""
@@ -474,8 +436,7 @@ class DocumentJobs:
                 _log.error("%s", error)
                 continue
             for id in expired:
-                if (job := self._loaded.pop(id, None)) is not None:
-                    job.notify()
+                self._jobs.drop(id)
 
     async def _watch(self) -> None:
         """Note the progress of running jobs, and cancel those for which the command line asks, again and again."""
@@ -483,12 +444,12 @@ class DocumentJobs:
             with suppress(DocmtError):  # such as a full disk
                 for record in self._store.list_unwanted():
                     await self.cancel(record.id, record.owner, keep=True)
-                for id, job in list(self._loaded.items()):
+                for id, job in self._jobs:
                     if job.task is not None and len(job.journal.events) > job.noted:
                         self._note_progress(id, job)
             await asyncio.sleep(_WATCH_SECONDS)
 
-    def _note_progress(self, id: str, job: _Job) -> None:
+    def _note_progress(self, id: str, job: LoadedJob) -> None:
         self._store.note_progress(id, job.journal.finished)
         job.noted = len(job.journal.events)
 
@@ -506,7 +467,7 @@ class DocumentJobs:
     def _put_aside(self, record: JobRecord) -> None:
         """End a job that brings the server down."""
         with suppress(DocmtError):  # its files are damaged, too
-            return self._end(record.id, self._load(record), "failed", _CRASHED)
+            return self._end(record.id, self._jobs.load(record), "failed", _CRASHED)
         self._store.update(record.id, "failed", error=_CRASHED)
 
     async def _run_queue(self, lane: Lane) -> None:
@@ -544,7 +505,7 @@ class DocumentJobs:
         if record is None or record.status not in ACTIVE:
             return
         try:
-            job = self._load(record)
+            job = self._jobs.load(record)
         except DocmtError as error:
             self._store.update(id, "failed", error=str(error))
             return
@@ -575,7 +536,7 @@ class DocumentJobs:
         else:
             self._end(id, job, "done" if failure is None else "failed", _describe_error(failure))
 
-    def _end(self, id: str, job: _Job, status: JobState, error: str = "") -> None:
+    def _end(self, id: str, job: LoadedJob, status: JobState, error: str = "") -> None:
         """Write the last state of a job, which is "done" if it has all sentences, and wake those who wait for it."""
         journal = job.journal
         if status != "done" and all(sentence.target is not None for sentence in journal.sentences):

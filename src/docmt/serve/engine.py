@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 from docmt.core.errors import DocmtError, is_out_of_memory
 from docmt.core.progress import plain_progress
 from docmt.decoding import PartialTranslation, SearchConfig, Translation, Translator, WordLink
+from docmt.decoding.document_translator import DEFAULT_LANGUAGE, DocumentTranslator
 from docmt.decoding.search_steps import calling_between_steps
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
-from docmt.decoding.translator import DEFAULT_LANGUAGE
 from docmt.documents import Document
+from docmt.engines import EngineUnavailable
 from docmt.model.products import Precision
 from docmt.serve.model_pool import MemoryDescription, ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
@@ -459,6 +460,10 @@ class Engine:
         try:
             progressed = self._take_turn(works)
             unfinished = [work for work in works if work.finished < len(work.document) or work not in progressed]
+        except EngineUnavailable as error:  # nor is one here
+            for work in works:
+                work.deliver(error)
+            return
         except _Interrupted:
             for work in works:
                 work.close()
@@ -489,8 +494,8 @@ class Engine:
         translator = self._pool.load(first.model)
         if first.terms is not None:
             translator = translator.with_terms(first.terms)
-        if first.n_best > 1:
-            # Alternatives are those of the model.
+        if first.n_best > 1 and isinstance(translator, Translator):
+            # Alternatives are those of the model; other engines have none.
             translator = translator.with_search(self._search_for(first.n_best)).with_memory(None)
         with self._in_turn(works) as turn:  # loading is no measure of speed
             budget = self._speeds[first.model, first.lane].turn_tokens(turn.seconds)
@@ -498,7 +503,7 @@ class Engine:
                 work.prepare(translator)
             done = [work for work in works if work.resume_point and work.finished == len(work.document)]
             active = [work for work in works if work not in done]
-            documents = [work.open(translator, budget) for work in active]
+            documents: list[Any] = [work.open(translator, budget) for work in active]
             before = [work.waiting_tokens() for work in active]
             parts = translator.translate_next(documents, budget)
             for part in self._align(translator, active, parts):
@@ -521,7 +526,7 @@ class Engine:
         return done
 
     def _align(
-        self, translator: Translator, works: Sequence[Work], parts: Sequence[PartialTranslation]
+        self, translator: DocumentTranslator, works: Sequence[Work], parts: Sequence[PartialTranslation]
     ) -> list[PartialTranslation]:
         """Return parts with the word links that their works want, and errors for scores that are not numbers."""
         checked = [_check_scores(part) for part in parts]

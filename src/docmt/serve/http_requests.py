@@ -30,9 +30,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from docmt.core.errors import DocmtError
 from docmt.core.settings import quote
 from docmt.serve.data_directory import hide_folders
-from docmt.serve.document_jobs import DocumentNotReady, NoSuchDocument
 from docmt.serve.glossary_store import MAX_BYTES
 from docmt.serve.job_store import is_disk_full
+from docmt.serve.loaded_jobs import DocumentNotReady, NoSuchDocument
 
 _log = logging.getLogger(__name__)
 
@@ -65,11 +65,17 @@ _KINDS = {bool: "true or false", dict: "an object", list: "a list", type(None): 
 
 
 class RequestError(DocmtError):
-    """A request that is refused. status: of HTTP, 400 to 507. headers: of the answer."""
+    """A request that is refused. status: of HTTP, 400 to 507. headers: of the answer. details: more of its fields."""
 
-    def __init__(self, message: str, status: int = 400, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        status: int = 400,
+        headers: Mapping[str, str] | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
-        self.status, self.headers = status, dict(headers or {})
+        self.status, self.headers, self.details = status, dict(headers or {}), dict(details or {})
 
 
 @dataclass(frozen=True)
@@ -436,7 +442,7 @@ def error_response(scope: Scope, error: RequestError) -> JSONResponse:
     """Return the answer for an error, in the shape of the interface that the path belongs to."""
     path = scope["path"].removeprefix(scope.get("root_path", ""))
     name = "message" if path.startswith(("/v2/", "/v3/")) else "error"
-    return JSONResponse({name: str(error)}, error.status, error.headers)
+    return JSONResponse({name: str(error), **error.details}, error.status, error.headers)
 
 
 async def answer_error(request: Request, error: Exception) -> JSONResponse:
@@ -459,7 +465,8 @@ def convert_error(error: DocmtError) -> RequestError:
     if is_disk_full(error):
         return RequestError("the disk of the server is full: try again later, or tell who runs the server", 507)
     statuses = {NoSuchDocument: 404, DocumentNotReady: 409}
-    return RequestError(message, getattr(error, "status", statuses.get(type(error), 422)))
+    status = getattr(error, "status", statuses.get(type(error), 422))
+    return RequestError(message, status, details=getattr(error, "details", None))
 
 
 def log_failure(error: BaseException, id: str) -> None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_right
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, write_all, write_error
 from docmt.decoding.term_report import UNMET, count_statuses, join_uses, make_rows, render_rows, review_terms
-from docmt.decoding.translation_results import ResumePoint, TermUse
+from docmt.decoding.translation_results import EngineUse, ResumePoint, TermUse, sum_uses
 from docmt.documents import Document
 from docmt.serve.file_process import FileContents
 from docmt.terms import Glossary, Term
@@ -96,6 +96,8 @@ class UserTerms(NamedTuple):
 class Change:
     """A change of the user, with what is needed to undo it."""
 
+    line: int
+    """of the journal, by which it is known"""
     first: int
     """number of the first sentence"""
     replaced: dict[int, JobSentence]
@@ -128,10 +130,13 @@ class TranslationPlan:
 class JobJournal:
     """The sentences of a job, with the file that all their changes are written to."""
 
-    def __init__(self, path: Path, contents: FileContents, languages: tuple[str, str] = ("", "")) -> None:
+    def __init__(
+        self, path: Path, contents: FileContents, languages: tuple[str, str] = ("", ""), events: int | None = None
+    ) -> None:
         """Read the journal, if it exists; an incomplete last line of a killed process is dropped.
 
-        languages: of the terms. Raises DocmtError for a damaged one.
+        languages: of the terms. events: read the state after so many events, to which nothing is added. Raises
+        DocmtError for a damaged journal.
         """
         self._path, self.contents, self._languages = path, contents, languages
         self.sources = [sentence for document in contents.documents for sentence in document.sentences]
@@ -140,10 +145,14 @@ class JobJournal:
         self.sentences = [JobSentence() for _ in self.sources]
         self.events: list[int] = []
         """number of the sentence that each event changed; event ids begin with 1"""
+        self.versions = Counter[int]()
+        """changes of the text or the state of each sentence, by its number"""
         self.edits = 0
         """edits after which sentences are translated again, and those that were undone"""
         self.changes: deque[Change] = deque(maxlen=_MAX_CHANGES)
         """changes that can be undone, the last one at the end"""
+        self.engine_use: EngineUse | None = None
+        """what servers took for all translations so far, also for those that were replaced"""
         self.terms: list[UserTerms] = []
         """of the user, the latest ones at the end"""
         self.context: list[str] = []
@@ -151,18 +160,21 @@ class JobJournal:
         self._context_targets: list[str] = []
         self._points: dict[int, ResumePoint] = {}
         self._latest: dict[int, int] = {}
+        self._lines = 0
         self._first = 0  # no sentence before it is to be translated
-        self._read()
+        self._read(events)
 
-    def _read(self) -> None:
+    def _read(self, events: int | None) -> None:
         if not self._path.exists():
             return
         data = read_bytes(self._path)
         complete = data.rfind(b"\n") + 1
-        if complete < len(data):
+        if complete < len(data) and events is None:
             os.truncate(self._path, complete)
         try:
             for line in data[:complete].splitlines():
+                if events is not None and len(self.events) >= events:
+                    break
                 self._apply(json.loads(line))
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise DocmtError("the journal of this document is damaged: translate it again") from error
@@ -182,6 +194,7 @@ class JobJournal:
         self._apply(line)
 
     def _apply(self, line: dict[str, Any]) -> None:
+        self._lines += 1
         if "edits" in line:
             self._apply_edits(**line)
         elif "machine" in line:
@@ -210,8 +223,16 @@ class JobJournal:
                 self._points[line["document"]] = ResumePoint(*line["resume"])
 
     def _apply_sentence(
-        self, number: int, target: str = "", error: str = "", terms: Sequence[dict[str, Any]] = (), **values: Any
+        self,
+        number: int,
+        target: str = "",
+        error: str = "",
+        terms: Sequence[dict[str, Any]] = (),
+        engine: Mapping[str, Any] | None = None,
+        **values: Any,
     ) -> None:
+        if engine is not None:
+            self.engine_use = sum_uses([self.engine_use, EngineUse(**engine)])
         sentence = JobSentence(target, error=error, terms=[TermUse(**use) for use in terms], stale=False, **values)
         if error:
             sentence.target, sentence.warnings = self.sources[number], [FAILED]
@@ -219,8 +240,7 @@ class JobJournal:
             cause = next((change for change in reversed(self.changes) if number in change), None)
             if cause is not None:
                 cause.replaced.setdefault(number, old)
-        self.sentences[number] = sentence
-        self._log(number)
+        self._replace(number, sentence)
 
     def _apply_edits(self, edits: list[tuple[Any, ...]], retranslate: bool) -> None:
         edited = {number: self._edit(self.sentences[number], *values) for number, *values in edits}
@@ -276,16 +296,14 @@ class JobJournal:
         first = min(changed) if first is None else first
         stale = bytes(each.stale for each in self.sentences[first : max(end, 1 + max(changed, default=first))])
         replaced = {number: self.sentences[number] for number in changed}
-        self.changes.append(Change(first, replaced, stale, frozenset(self._sought), len(self.terms)))
+        self.changes.append(Change(self._lines, first, replaced, stale, frozenset(self._sought), len(self.terms)))
         for number, sentence in changed.items():
-            self.sentences[number] = sentence
-            self._log(number)
+            self._replace(number, sentence)
         self._first = min(self._first, first)
 
     def _undo(self, change: Change) -> None:
         for number, sentence in change.replaced.items():
-            self.sentences[number] = sentence
-            self._log(number)
+            self._replace(number, sentence)
         for number, is_stale in enumerate(change.stale, change.first):
             self.sentences[number].stale = bool(is_stale)
         self._sought = set(change.sought)
@@ -298,7 +316,12 @@ class JobJournal:
         self._points.pop(self.find_document(number), None)
         self._first = min(self._first, number)
 
-    def _log(self, number: int) -> None:
+    def _replace(self, number: int, sentence: JobSentence) -> None:
+        """Give a sentence another state. It is another version if a person sees a difference."""
+        states = self.sentences[number], sentence
+        old, new = ((each.target, each.edited, each.confirmed, each.code_links) for each in states)
+        self.versions[number] += old != new
+        self.sentences[number] = sentence
         self.events.append(number)
         self._latest[number] = len(self.events)
 
@@ -321,6 +344,7 @@ class JobJournal:
         sentence = self.sentences[number]
         return {
             "number": number,
+            "version": self.versions[number],
             "paragraph": self.contents.paragraphs[number],
             "source": self.sources[number],
             "target": sentence.target,
@@ -334,9 +358,20 @@ class JobJournal:
             "terms": [asdict(use) for use in sentence.terms],
         }
 
+    @property
+    def last_change(self) -> int:
+        """The change that is undone next, by its line of the journal; 0: there is none."""
+        return self.changes[-1].line if self.changes else 0
+
     def count_terms(self) -> dict[str, int]:
         """Return how many terms were asked and met, and how many others there are by their state."""
         return count_statuses(use.status for sentence in self.sentences for use in sentence.terms)
+
+    def count_all(self) -> dict[str, Any]:
+        """Return the counts of a `JobRecord`."""
+        use = asdict(self.engine_use) if self.engine_use else {}
+        counts = {"finished": self.finished, "edited": self.edited, "terms": self.count_terms(), "engine": use}
+        return counts | {"last_change": self.last_change}
 
     def render_terms(self, name: str) -> str:
         """Return the report of the terms (docs/terms.md). name: of the document."""

@@ -117,6 +117,10 @@ class JobRecord:
     """whether the command line asks for its end"""
     terms: Mapping[str, int] = field(default_factory=dict)
     """terms asked and met, and others by their state; empty: not counted"""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """requests, tokens and cost of a server that translates it"""
+    last_change: int = 0
+    """see `JobJournal.last_change`"""
 
     def to_json(self) -> dict[str, Any]:
         """Return what the owner may see, with times in ISO 8601 (UTC)."""
@@ -130,6 +134,8 @@ class JobRecord:
             "edited": self.edited,
             "error": self.error,
             "terms": self.terms,
+            **({"engine": self.engine} if self.engine else {}),
+            "last_change": self.last_change,
             "created": _format_time(self.created),
             "expires": _format_time(self.expires),
         }

@@ -183,6 +183,8 @@ def _describe_sentences(part: PartialTranslation, first: int, journal: JobJourna
         row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
         if match := QUALITY.get(sentence.memory, 0):
             row |= {"match": match, "score": None}
+        if sentence.engine:
+            row |= {"engine": asdict(sentence.engine), "score": row["score"] if sentence.has_score else None}
         if sentence.alignment is not None and number in journal.contents.aligned:
             row["links"] = list_links(sentence.alignment)
         if sentence.terms:

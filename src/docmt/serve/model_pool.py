@@ -20,6 +20,8 @@ from docmt.checkpoint.model_names import InstalledModel, describe_installed, joi
 from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig, Translator
+from docmt.decoding.document_translator import DocumentTranslator
+from docmt.engines import EndpointTranslator, EngineProfile, is_endpoint, read_profile
 from docmt.formats.language_codes import format_language_tag, language_names, primary_language
 from docmt.model.products import Precision
 from docmt.serve.term_matchers import TermMatchers
@@ -101,18 +103,21 @@ class ModelPool:
         self._settings: dict[str, Any] = {"search": search, "device": device, "protect": protect}
         self._precision, self._max_bytes = precision, max_bytes
         self._models: dict[str, InstalledModel] = {}
-        for model in [_describe(name) for name in names] or list_models():
+        self._profiles: dict[str, EngineProfile] = {}
+        for model in [self._describe(name) for name in names] or list_models():
             if model.is_encoder:
                 continue
             if other := self._models.get(model.name):
                 if names:
-                    raise DocmtError(f"{other.path} and {model.path} have one name. Rename one of the directories.")
+                    raise DocmtError(f"{other.path} and {model.path} have one name. Rename one of them.")
                 continue
             self._models[model.name] = model
         if not self._models:
             raise DocmtError("there is no model to serve. Name a model directory, or get one with docmt pull.")
         self._reads_context = {
-            name: load_model_config(model.path).system_options.context_spec().reads_context
+            name: self._profiles[name].context.sentences > 0
+            if name in self._profiles
+            else load_model_config(model.path).system_options.context_spec().reads_context
             for name, model in self._models.items()
         }
         search.check_terms(terms)
@@ -120,11 +125,22 @@ class ModelPool:
         languages = {name: (model.source_language, model.target_language) for name, model in self._models.items()}
         self.terms = TermMatchers(terms, terms_mode, languages)
         self._memories, self.memories = _read_memories(memory, dict.fromkeys(languages.values()))
-        self._loaded: OrderedDict[str, Translator] = OrderedDict()
+        self._loaded: OrderedDict[str, DocumentTranslator] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.failed_loads = 0
         self.unloadable: set[str] = set()
         """names of the models that could not be loaded when they were last needed"""
+
+    def _describe(self, name: str) -> InstalledModel:
+        """Return the facts of a model by directory, name, pair or profile. The name of a run is that of its folder."""
+        if is_endpoint(name):
+            profile = read_profile(name)
+            self._profiles.setdefault(profile.name, profile)
+            return InstalledModel(profile.name, Path(name), *profile.languages, "endpoint", 0, 0, "", "")
+        path = find_model(name)
+        is_same_folder = not Path(name).exists() or Path(name).resolve() == path.resolve()
+        model = describe_installed(path)
+        return model if is_same_folder else replace(model, name=Path(name).resolve().name)
 
     def describe(self) -> list[ModelDescription]:
         """Return the models in the order in which they are preferred."""
@@ -137,8 +153,8 @@ class ModelPool:
                 model.parameters,
                 model.licence,
                 self.is_loaded(name),
-                self._precision,
-                self._precision == "float32",
+                "" if name in self._profiles else self._precision,
+                self._precision == "float32" and name not in self._profiles,
                 self._reads_context[name],
             )
             for name, model in self._models.items()
@@ -164,7 +180,7 @@ class ModelPool:
         is_bounded = self._max_bytes and name not in self._loaded
         return not is_bounded or self.loaded_bytes() + self._bytes(name) <= self._max_bytes
 
-    def load(self, name: str) -> Translator:
+    def load(self, name: str) -> DocumentTranslator:
         """Return the translator of a model, and unload those used least recently that need too much memory with it.
 
         Raises ModelNotLoaded, whose reason is in the log.
@@ -177,7 +193,11 @@ class ModelPool:
                 unloaded, _ = self._loaded.popitem(last=False)
                 gc.collect()
                 _log.info("unloaded %s", unloaded)
-            translator = Translator(self._models[name].path, precision=self._precision, **self._settings)
+            translator: DocumentTranslator
+            if name in self._profiles:
+                translator = EndpointTranslator(self._profiles[name], protect=self._settings["protect"])
+            else:
+                translator = Translator(self._models[name].path, precision=self._precision, **self._settings)
             languages = self._models[name].source_language, self._models[name].target_language
             translator = translator.with_terms(self.terms.find(name)).with_memory(self._memories.get(languages))
         except Exception as error:  # the service must outlive any fault
@@ -198,20 +218,13 @@ class ModelPool:
 
     def _bytes(self, name: str) -> int:
         if name not in self._sizes:
-            self._sizes[name] = estimate_bytes(self._models[name].path, self._precision)
+            path = self._models[name].path
+            self._sizes[name] = 0 if name in self._profiles else estimate_bytes(path, self._precision)
         return self._sizes[name]
 
     def _list_models(self) -> str:
         names = [f"{each.name} ({each.pair})" if each.pair else each.name for each in self._models.values()]
         return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
-
-
-def _describe(name: str) -> InstalledModel:
-    """Return the facts of a model by directory, name or pair. The name of a run is that of its folder."""
-    path = find_model(name)
-    is_same_folder = not Path(name).exists() or Path(name).resolve() == path.resolve()
-    model = describe_installed(path)
-    return model if is_same_folder else replace(model, name=Path(name).resolve().name)
 
 
 def _read_memories(

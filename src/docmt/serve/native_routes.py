@@ -7,7 +7,7 @@ import json
 import re
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,12 +23,12 @@ from docmt.core.files import write_error
 from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
-from docmt.serve.document_jobs import NoSuchDocument
 from docmt.serve.file_process import RESULTS
 from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
 from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord
 from docmt.serve.job_terms import TermRequest
+from docmt.serve.loaded_jobs import NoSuchDocument
 from docmt.serve.service_state import ServiceState, get_state
 from docmt.serve.text_translation import (
     SentenceResult,
@@ -47,6 +47,7 @@ from docmt.terms.matching import TermMode
 
 OPENAPI = Path(__file__).parent / "openapi.json"
 _MAX_NAME = 120
+_MAX_VERSION = 2**53
 _DETECTED_SENTENCES = 200
 """Sentences of a document whose language is detected."""
 _MAX_GLOSSARY_BYTES = 10 * 2**20
@@ -119,12 +120,12 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
     translated = document.replace_sentences([row.sentence.target for row in rows])
     sentences = []
     for row, source_span, target_span in zip(rows, document.spans(), translated.spans(), strict=True):
-        sentence = {
+        sentence: dict[str, Any] = {
             "source": row.sentence.source,
             "target": row.sentence.target,
             "source_span": source_span,
             "target_span": target_span,
-            "score": row.sentence.score,
+            "score": row.sentence.score if row.sentence.has_score else None,
             "tokens": row.sentence.tokens,
             "warnings": row.warnings,
             "terms": [asdict(use) for use in row.sentence.terms],
@@ -315,11 +316,13 @@ async def edit_sentence(request: Request) -> Response:
     """Replace a translation, and translate again what follows if that is asked for; or confirm the present one."""
     state, owner, id = _identify(request)
     values = await read_values(request, state.config.max_body_bytes)
-    number = _number(request)
+    values.check_names("target retranslate confirmed version")
+    number, versions = _number(request), _read_version(request, values)
     if "target" in values.fields:
-        return await _edit(request, {number: values.text("target")}, values.switch("retranslate"))
+        return await _edit(request, {number: values.text("target")}, values.switch("retranslate"), versions)
     if "confirmed" in values.fields:
-        return JSONResponse((await state.jobs.confirm(id, owner, number, values.switch("confirmed"))).to_json())
+        status = await state.jobs.confirm(id, owner, number, values.switch("confirmed"), versions)
+        return _answer_change(request, status, [number])
     raise RequestError("target is missing: send the new translation of the sentence, or confirmed")
 
 
@@ -327,35 +330,58 @@ async def edit_sentences(request: Request) -> Response:
     """Replace the translations of several sentences, as one change that is undone at once."""
     state = _identify(request)[0]
     values = await read_values(request, state.config.max_body_bytes)
-    targets = values.fields.get("targets")
+    values.check_names("targets retranslate versions")
+    targets, versions = values.fields.get("targets"), values.fields.get("versions")
     if not targets or not isinstance(targets, dict):
         raise RequestError("targets is missing: send the new translations as an object, by the numbers of sentences")
-    texts = RequestValues(targets)
+    if versions is not None and (not isinstance(versions, dict) or versions.keys() != targets.keys()):
+        raise RequestError("versions has other sentences than targets: send an object with the version of each")
+    texts, numbers = RequestValues(targets), RequestValues(versions or {})
     edits = {_read_number(number): texts.text(number) for number in targets}
-    return await _edit(request, edits, values.switch("retranslate"))
+    bases = {_read_number(number): numbers.whole(number, 0, _MAX_VERSION) for number in versions or ()}
+    return await _edit(request, edits, values.switch("retranslate"), bases)
 
 
-async def _edit(request: Request, targets: dict[int, str], retranslate: bool) -> Response:
+def _read_version(request: Request, values: RequestValues) -> dict[int, int]:
+    """Return the version that the client has seen of the sentence in the path, by its number; or nothing."""
+    has_version = values.fields.get("version") is not None
+    return {_number(request): values.whole("version", 0, _MAX_VERSION)} if has_version else {}
+
+
+def _answer_change(request: Request, status: JobRecord, numbers: Iterable[int]) -> Response:
+    """Return the state of a document, and the versions of sentences after a change."""
+    state, owner, id = _identify(request)
+    return JSONResponse(status.to_json() | {"versions": state.jobs.list_versions(id, owner, numbers)})
+
+
+async def _edit(request: Request, targets: dict[int, str], retranslate: bool, versions: dict[int, int]) -> Response:
     """Replace translations. Spaces are joined, but no-break spaces stay."""
     state, owner, id = _identify(request)
     edits = {number: re.sub(r"[^\S\u00a0\u202f]+", " ", text).strip(" ") for number, text in targets.items()}
     for text in edits.values():
         state.check_texts([text])
     if retranslate:  # what the user writes is no translation
-        state.take_characters(request, state.jobs.count_after(id, owner, min(edits)))
-    return JSONResponse((await state.jobs.edit(id, owner, edits, retranslate)).to_json())
+        state.take_characters(request, state.jobs.count_after(id, owner, min(edits), versions))
+    return _answer_change(request, await state.jobs.edit(id, owner, edits, retranslate, versions), edits)
 
 
 async def restore_sentence(request: Request) -> Response:
     """Give an edited sentence the machine's translation back."""
     state, owner, id = _identify(request)
-    return JSONResponse((await state.jobs.restore(id, owner, _number(request))).to_json())
+    values = await read_values(request, state.config.max_body_bytes)
+    values.check_names("version")
+    number, versions = _number(request), _read_version(request, values)
+    return _answer_change(request, await state.jobs.restore(id, owner, number, versions), [number])
 
 
 async def undo_change(request: Request) -> Response:
     """Take the last change of the user back."""
     state, owner, id = _identify(request)
-    return JSONResponse((await state.jobs.undo(id, owner)).to_json())
+    values = await read_values(request, state.config.max_body_bytes)
+    values.check_names("last_change")
+    has_change = values.fields.get("last_change") is not None
+    last_change = values.whole("last_change", 0, _MAX_VERSION) if has_change else None
+    return JSONResponse((await state.jobs.undo(id, owner, last_change)).to_json())
 
 
 async def use_terms(request: Request) -> Response:
@@ -464,12 +490,16 @@ def _read_number(text: str) -> int:
 
 
 async def stream_events(request: Request) -> Response:
-    """Stream the changes of a document. `Last-Event-ID`, or `after` in the query, is the last event that was seen."""
+    """Stream the changes of a document. `Last-Event-ID`, or `after` in the query, is the last event that was seen.
+
+    With `stay` in the query, the stream goes on after the end of the translation.
+    """
     state, owner, id = _identify(request)
     seen = request.headers.get("last-event-id") or request.query_params.get("after", "0")
     after = int(seen) if seen.isascii() and seen.isdecimal() and len(seen) < 13 else 0
     state.jobs.status(id, owner)  # a document that is not there is refused before the stream begins
-    events = state.jobs.events(id, owner, after)
+    stay = RequestValues(request.query_params).switch("stay")
+    events = state.jobs.events(id, owner, after, stay)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     stream = _format_events(events, state)
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)

@@ -12,8 +12,8 @@ from typing import Literal
 
 from docmt.core.errors import DocmtError
 from docmt.data.instances import NUM_BOUNDARY_TOKENS
-from docmt.decoding import PartialTranslation, Translator
-from docmt.decoding.document_stream import OpenDocument
+from docmt.decoding import PartialTranslation
+from docmt.decoding.document_translator import DocumentTranslator, OpenTranslation
 from docmt.decoding.translation_results import PreparedDocument, ResumePoint
 from docmt.documents import Document
 from docmt.terms.matching import TermMatcher
@@ -44,7 +44,7 @@ class Work:
         self.model, self.document, self.lane, self.n_best, self.align = model, document, lane, n_best, align
         self.resume_point, self.targets, self.owner, self.terms = resume_point, targets, owner, terms
         self.prepared: PreparedDocument | None = None
-        self._open: OpenDocument | None = None
+        self._open: OpenTranslation | None = None
         self.is_cancelled, self.waiting_since = False, time.monotonic()
         costs = [len(sentence) // _CHARACTERS_PER_TOKEN + NUM_BOUNDARY_TOKENS for sentence in document.sentences]
         self._cumulative = [0, *accumulate(costs)]
@@ -58,14 +58,14 @@ class Work:
     def waiting_tokens(self) -> int:
         """Return the source tokens still to translate, about."""
         if self._open is not None:
-            return self._open.stream.count_tokens()
+            return self._open.count_tokens()
         return self._cumulative[-1] - self._cumulative[min(self.finished, len(self.document))]
 
     def waiting_sentences(self) -> int:
         """Return the number of sentences still to translate."""
         return len(self.document) - self.finished
 
-    def prepare(self, translator: Translator) -> None:
+    def prepare(self, translator: DocumentTranslator) -> None:
         """Tokenize the document, once, and the supplied translations."""
         if self.prepared is None:
             self.prepared = translator.prepare(self.document)
@@ -74,18 +74,19 @@ class Work:
         if self.targets and self.resume_point is None:
             self.resume_point = translator.resume_after(self.prepared, self.targets)
 
-    def open(self, translator: Translator, tokens: int) -> OpenDocument:
+    def open(self, translator: DocumentTranslator, tokens: int) -> OpenTranslation:
         """Return the document for `Translator.translate_next`; it is cut into instances once, until it is closed."""
         self.prepare(translator)
         if self._open is None:
             assert self.prepared is not None
-            self._open = translator.open(self.prepared, self.resume_point, tokens)
+            opened: OpenTranslation = translator.open(self.prepared, self.resume_point, tokens)
+            self._open = opened
         return self._open
 
     @property
     def is_within_sentence(self) -> bool:
         """Whether the last turn ended within a long sentence."""
-        return self._open is not None and self._open.stream.is_within_sentence
+        return self._open is not None and self._open.is_within_sentence
 
     def close(self) -> None:
         """Let go of the model; the next turn goes on at the resume point."""

@@ -20,20 +20,13 @@ import logging
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.model_arguments import (
-    ModelOptions,
-    ProtectOptions,
-    TermOptions,
-    describe_protection,
-    load_translator,
-    read_languages,
-)
+from docmt.cli.model_arguments import ModelOptions, ProtectOptions, TermOptions, load_engine, read_languages
 from docmt.cli.options import Parser
 from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
@@ -43,7 +36,7 @@ from docmt.decoding.search_config import SearchConfig
 
 if TYPE_CHECKING:
     from docmt.bulk.job_directory import JobStatus
-    from docmt.decoding import Translator
+    from docmt.decoding.document_translator import DocumentTranslator
 
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for models without a source language
 _STATUS = "status"
@@ -58,7 +51,7 @@ class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
     """The options of the command."""
 
     model: str = option(positional=True, metavar="MODEL")
-    """model or run directory, or M1,M2 for an ensemble"""
+    """model, run directory, M1,M2 or endpoint:PROFILE"""
     input: list[str] = option([], positional=True, metavar="INPUT")
     """JSONL or Parquet files, which only the worker that plans the job needs; or folders, which all need"""
     output: str = option("", flags=("-o",), metavar="DIRECTORY")
@@ -184,7 +177,7 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
         JobDirectory(Path(options.output))  # there must be one
     elif isinstance(kind, FileShards):
         _check_folders(options, paths)
-    translator = load_translator(options)
+    translator = load_engine(options)
     job = JobDirectory.create(Path(options.output))
     settings = _settings(translator, options)
     with sign_of_life(job.workers) as name:
@@ -214,10 +207,8 @@ def _check_folders(options: BulkOptions, folders: Sequence[Path]) -> None:
         raise DocmtError(f"{format_flag(wrong[0])} is for JSONL and Parquet, not for folders of files: leave it out")
 
 
-def _settings(translator: Translator, options: BulkOptions) -> dict[str, Any]:
+def _settings(translator: DocumentTranslator, options: BulkOptions) -> dict[str, Any]:
     """Return what the workers of a job must agree on, by its names in messages."""
-    search = {format_flag(f"search.{name}"): value for name, value in asdict(translator.search).items()}
-    context = {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
     names = ("precision", "batch_tokens", "language", *_OF_ROWS, "shard_tokens")
     others = {format_flag(name): getattr(options, name) for name in names}
-    return {"model": translator.checksums(), **others, **describe_protection(translator), **search, **context}
+    return {**translator.settings, **others}

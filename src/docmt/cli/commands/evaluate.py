@@ -1,8 +1,8 @@
 """docmt evaluate --hypothesis FILE --reference FILE
 
 Score the translations of files (--hypothesis) or models (--model): BLEU over sentences (s-BLEU) and over documents
-(d-BLEU), chrF of both kinds, and TER with --ter. Several systems are compared with the first. docmt probe measures the
-use of context. With --aer, score the word alignments of models.
+(d-BLEU), chrF of both kinds, and others with --metrics. Several systems are compared with the first. docmt probe
+measures the use of context. With --aer, score the word alignments of models.
 
 usage:
     --hypothesis FILE ... --reference FILE [options]
@@ -10,6 +10,7 @@ usage:
     --model MODEL ... --source CORPUS.jsonl [options]
     --systems SYSTEM ... --reference FILE [options]
     --model MODEL ... --aer FILE [options]
+    --pearmut-answers FILE ... [options]
 
 examples:
     docmt evaluate --hypothesis output.de --reference test.de
@@ -23,18 +24,20 @@ import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.checking.languages import detect_language
 from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
+from docmt.cli.evaluation_reports import ReportOptions, ScoredTexts, report_answers, write_reports
 from docmt.cli.model_arguments import (
     ModelOptions,
     ProtectOptions,
     check_models,
     check_unique,
     is_model_path,
+    load_engine,
     load_translator,
     read_languages,
     short_names,
@@ -50,6 +53,7 @@ from docmt.data.instances import cut_dbleu_units
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import Corpus, read_reference
+from docmt.engines import is_endpoint
 from docmt.evaluation import (
     Evaluation,
     ExternalConfig,
@@ -58,20 +62,22 @@ from docmt.evaluation import (
     PositionScores,
     SignificanceConfig,
     compare,
-    evaluate_documents,
     group_by_unit,
     score_externally,
     scores_by_position,
 )
 from docmt.evaluation.alignment_error import AlignedPair, AlignmentScore, read_alignments, score_alignments
-from docmt.evaluation.metrics import TERM_METRICS, Documents, Ranges, check_document_counts, read_aligned_documents
+from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES
+from docmt.evaluation.metrics import check_document_counts, read_aligned_documents
+from docmt.evaluation.output_alignment import Documents, Ranges
 from docmt.evaluation.significance import check_can_resample
-from docmt.evaluation.term_scores import TermTask
+from docmt.evaluation.system_scores import Sides, score_system
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
+    from docmt.decoding.document_translator import DocumentTranslator
 
 _log = logging.getLogger(__name__)
 
@@ -88,6 +94,8 @@ class ScoredSystem:
     """file for the translations of a model; empty: none"""
     hypotheses: Documents | None = None
     """[D] sentences of each document, empty where the model failed; None before the translation"""
+    sides: Sides | None = None
+    """scored documents in pairs of sentences or of aligned units, if the source is read and there are pairs"""
     instances: Ranges | None = None
     """[D] ranges of sentences that a model translated separately"""
     miscounted: Sequence[int] = ()
@@ -97,37 +105,39 @@ class ScoredSystem:
     report: Report = field(default_factory=Report)
     """warnings and failures of the translation"""
 
-    def evaluate(self, command: EvaluateRun, documents: Sequence[int], terms: TermTask | None) -> Evaluation:
-        """Score some documents, given by index. terms: of these, if they are scored."""
-        metrics, sides = command.options.metrics, [self.hypotheses or [], *command.references]
-        hypotheses, first, *more = ([texts[number] for number in documents] for texts in sides)
+    def evaluate(self, command: EvaluateRun, documents: Sequence[int], sources: Documents) -> Evaluation:
+        """Score some documents, given by index. sources: of these, if anything needs them."""
+        texts = [self.hypotheses or [], *command.references]
+        hypotheses, *references = ([side[number] for number in documents] for side in texts)
         instances = None
-        if metrics.unit == "instance" and self.instances is not None:
+        if command.metrics.unit == "instance" and self.instances is not None:
             instances = [self.instances[number] for number in documents]
-        miscounted = sum(self.miscounted[number] for number in documents) if self.miscounted else 0
-        made = evaluate_documents(hypotheses, first, metrics, instances, more_references=more, miscounted=miscounted)
-        if terms is None:
-            return made
-        unknown = dict.fromkeys(["chrf_pp", *TERM_METRICS])
-        return replace(made, terms=unknown if made.undefined else terms.score(hypotheses, first))
+        evaluation, self.sides = score_system(
+            *(sources, hypotheses, references, command.metrics),
+            matcher=command.matcher,
+            languages=command.languages if sources else ("", ""),
+            instances=instances,
+            miscounted=sum(self.miscounted[number] for number in documents) if self.miscounted else 0,
+        )
+        return evaluation
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(ModelOptions, ProtectOptions):
+class EvaluateOptions(ModelOptions, ProtectOptions, ReportOptions):
     """The options of the command."""
 
     hypothesis: list[str] = option([], metavar="FILE")
     """translated sentences, one a line, or JSONL; several files are compared"""
     model: list[str] = option([], metavar="DIRECTORY")
-    """model or run directory, or M1,M2 for an ensemble; several are compared"""
+    """models, as in docmt translate"""
     systems: list[str] = option([], metavar="SYSTEM")
-    """files (as --hypothesis) and models (as --model) to compare with the first"""
+    """files and models to compare with the first"""
     source: str | None = option(None, metavar="FILE")
-    """source sentences for models, --terms and external metrics; JSONL may have both sides"""
+    """source sentences of models and some metrics; JSONL may have both sides"""
     reference: list[str] = option([], metavar="FILE")
     """reference sentences, as --hypothesis; several files are multiple references"""
     output: str | None = option(None, flags=("-o",), metavar="PATH")
-    """write translations of models: a file, or a directory for several systems"""
+    """write translations of models (several: a directory)"""
     json: str | None = option(None, metavar="FILE")
     """write the scores as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
@@ -135,7 +145,7 @@ class EvaluateOptions(ModelOptions, ProtectOptions):
     aer: str | None = option(None, metavar="FILE")
     """alignment error rate of models: lines of source tokens, target tokens and links such as 1-2 or 1p2, with tabs"""
     glossaries: list[str] = option([], flags=("--terms",), metavar="FILE")
-    """glossaries: score terms, chrF++ and repeated words"""
+    """glossaries: score terms"""
     by_position: bool = False
     """also report s-BLEU and chrF by the position of sentences in documents"""
     metrics: MetricConfig = field(default_factory=MetricConfig)
@@ -146,6 +156,14 @@ class EvaluateOptions(ModelOptions, ProtectOptions):
     """an external metric, such as COMET"""
     search: SearchConfig = option(SearchConfig(), skip=(*FOR_TRANSLATE, "temperature", "sequential"))
     """beam search"""
+
+    @property
+    def needs_source(self) -> str:
+        """The first option that needs the source of files, too; empty if none does."""
+        rates = not CONSISTENCY_METRICS.keys().isdisjoint(self.metrics.keys)
+        aligned = self.metrics.unit in ("sentence", "paragraph")
+        needed = {"--terms": self.glossaries, "--external.command": self.external.command, "--metrics ltcr": rates}
+        return next((name for name, value in needed.items() if value), f"--unit {self.metrics.unit}" * aligned)
 
     def named_systems(self) -> list[ScoredSystem]:
         """Return the systems with unique names. Raises DocmtError if there is none, or one is repeated."""
@@ -172,8 +190,8 @@ def parser() -> Parser[EvaluateOptions]:
         "evaluate",
         EvaluateOptions,
         __doc__,
-        common="hypothesis model systems source reference glossaries output json markdown metrics.protocol "
-        "metrics.unit significance.resample search.beam device",
+        common="hypothesis model systems source reference glossaries output json markdown html metrics.protocol "
+        "metrics.names metrics.unit search.beam device",
     )
 
 
@@ -215,19 +233,48 @@ class EvaluateRun:
         check_document_counts(*counts, str(self.options.source), next(iter(self.options.reference), ""))
         return [documents[number] for number in self.complete_documents()]
 
-    def find_terms(self) -> TermTask | None:
-        """Return the terms of the documents. Raises DocmtError if there are none, or too few source sentences."""
-        if self.matcher is None:
-            return None
+    def read_scored_texts(self) -> ScoredTexts:
+        """Return the documents that every system has translated."""
+        numbers = self.complete_documents()
+        systems = {system.name: system.hypotheses or [] for system in self.systems}
+        made = {name: [texts[number] for number in numbers] for name, texts in systems.items()}
+        return ScoredTexts(self.read_sources(), [self.references[0][number] for number in numbers], made)
+
+    @cached_property
+    def metrics(self) -> MetricConfig:
+        """The settings of the metrics. Terms are scored beside chrF++."""
+        names = [METRIC_NAMES[key].lower() for key in (*self.options.metrics.keys, "chrf_pp")]
+        is_usual = self.options.glossaries and not self.options.metrics.names
+        return replace(self.options.metrics, names=names) if is_usual else self.options.metrics
+
+    @cached_property
+    def languages(self) -> tuple[str, str]:
+        """The languages of the first model, or else those that the texts seem to have."""
+        for system in self.systems:
+            if system.is_model:
+                return read_languages(system.path)
+        sides = [sentences for _, sentences in self.read_sources()], self.references[0]
+        source, target = (detect_language([text for document in side for text in document]) for side in sides)
+        return source, self.options.metrics.language or target
+
+    def paired_sources(self) -> Documents:
+        """Return the source, if anything needs it. Raises DocmtError if it has other sentences than the reference."""
+        if not self.options.needs_source:
+            return []
         sources = [sentences for _, sentences in self.read_sources()]
         if list(map(len, sources)) != [len(self.references[0][number]) for number in self.complete_documents()]:
-            raise DocmtError(f"--terms needs pairs, but {self.options.source} has other sentences than the reference")
-        return TermTask.from_sources(self.matcher, sources)
+            raise DocmtError(
+                f"{self.options.source} has other sentences than the reference, but {self.options.needs_source} needs "
+                "pairs: give files with a line of the one for each line of the other"
+            )
+        return sources
 
 
 def run(arguments: Sequence[str]) -> int:
     """Print scores with their signatures, and intervals and p-values of several systems."""
     options = parser().parse(arguments)
+    if options.pearmut_answers:
+        return report_answers(options)
     systems = options.named_systems()
     if options.aer:
         return report_alignment_errors(options, systems)
@@ -247,12 +294,10 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     files = [system.path for system in systems if not system.is_model]
     several, protocol, metric = len(systems) > 1, options.metrics.protocol, options.external.command
     model_options = ["output", "device", "precision", "batch_tokens"]
-    model_options += [] if metric or options.glossaries else ["source"]
+    model_options += [] if options.needs_source or options.report_files else ["source"]
     if not models and (unused := changed(options, *model_options, "search", "context")):
         names = ", ".join(format_flag(name) for name in unused)
         _log.warning(f"{names}: no effect, because only files are scored")
-    if options.glossaries and not options.source:
-        raise DocmtError("--terms needs --source, the text that was translated: name its file")
     if metric:
         options.external.arguments()
     model, file = (next(iter(paths), "") for paths in (models, files))
@@ -266,8 +311,12 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
         ),
         (metric and several, "--external.command scores one system: run the command for each of them"),
         (
-            metric and not options.source,
-            "--external.command needs --source beside --hypothesis: name the file that was translated",
+            options.needs_source and not options.source,
+            f"{options.needs_source} needs --source beside --hypothesis: name the file that was translated",
+        ),
+        (
+            model and any(key.startswith("p_") for key in options.metrics.keys),
+            f"{model} is a model, but only files show paragraphs: write its translations with -o, and score these",
         ),
         (options.markdown and not several, "--markdown needs several systems: name more than one, or leave it out"),
         (
@@ -278,11 +327,12 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     for is_fault, message in faults:
         if is_fault:
             raise DocmtError(message)
+    options.check_reports(options.source, several)
     inputs = [*files, *options.reference, *options.glossaries]
     for path in filter(None, [*inputs, options.source] if models and (options.output or several) else inputs):
         check_regular(path, "it may be read more than once, but is")
     output = options.output if models and not several else None
-    check_outputs(options.json, options.markdown, output, inputs=[*inputs, options.source])
+    check_outputs(options.json, options.markdown, output, *options.report_files, inputs=[*inputs, options.source])
     if len(models) > 1:
         check_models(models, options.context, options.search)
 
@@ -296,23 +346,13 @@ def _read(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> Evaluate
     command = EvaluateRun(options, systems, corpus, [first])
     command.references += map(command.read, options.reference[1:])
     if options.glossaries:
-        command.matcher = TermMatcher(Glossary.read(*options.glossaries, languages=_find_languages(command)))
+        command.matcher = TermMatcher(Glossary.read(*options.glossaries, languages=command.languages))
     if len(systems) > 1:
         check_can_resample(len(first), options.significance)
     for system in systems:
         if not system.is_model:
             system.hypotheses = command.read(system.path)
     return command
-
-
-def _find_languages(command: EvaluateRun) -> tuple[str, str]:
-    """Return the languages of the first model, or else those that the texts seem to have."""
-    for system in command.systems:
-        if system.is_model:
-            return read_languages(system.path)
-    sides = [sentences for _, sentences in command.read_sources()], command.references[0]
-    source, target = (detect_language([text for document in side for text in document]) for side in sides)
-    return source, command.options.metrics.language or target
 
 
 def _translate(command: EvaluateRun) -> None:
@@ -330,13 +370,13 @@ def _translate(command: EvaluateRun) -> None:
             _log.info(f"translating with {system.name}")
         prefix = f"{system.name}: " if several else ""
         names = [prefix + document_name(source, document) for document in command.corpus]
-        translator = load_translator(options, system.path)
+        translator = load_engine(options, system.path)
         system.hypotheses = translate_corpus(translator, system, command.corpus, options.metrics.unit, names)
         if system.output:
             write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses))
 
 
-def cut_units(translator: Translator, document: ParallelDocument) -> list[tuple[int, int]]:
+def cut_units(translator: Any, document: ParallelDocument) -> list[tuple[int, int]]:
     """Cut a document into instances as in training: ranges of sentences, the published units of d-BLEU."""
     sides = translator.encode(document.source, "source"), translator.encode(document.target, "target")
     source_lengths, target_lengths = (list(map(len, side)) for side in sides)
@@ -350,13 +390,19 @@ def cut_units(translator: Translator, document: ParallelDocument) -> list[tuple[
 
 
 def translate_corpus(
-    translator: Translator, system: ScoredSystem, corpus: Sequence[ParallelDocument], unit: str, names: Sequence[str]
+    translator: DocumentTranslator,
+    system: ScoredSystem,
+    corpus: Sequence[ParallelDocument],
+    unit: str,
+    names: Sequence[str],
 ) -> Documents:
     """Return the translation of every document. Failed documents are empty, and added to the report of the system.
 
     unit: "instance" or "document", which is translated separately. names: names of the documents for messages.
     """
     if unit == "instance":
+        if is_endpoint(system.path):
+            raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
         instances = [cut_units(translator, document) for document in corpus]
     else:
         instances = [[(0, len(document.source))] for document in corpus]
@@ -376,7 +422,9 @@ def translate_corpus(
     return hypotheses
 
 
-def _translate_units(translator: Translator, documents: Sequence[Sequence[Sequence[str]]]) -> list[list[Translation]]:
+def _translate_units(
+    translator: DocumentTranslator, documents: Sequence[Sequence[Sequence[str]]]
+) -> list[list[Translation]]:
     """Return the translations of the units of every document, decoded together."""
     units = [Document.from_sentences(unit) for document in documents for unit in document]
     translations = iter(translator.translate_all(units))
@@ -393,10 +441,10 @@ def _score(command: EvaluateRun) -> int:
         report.merge(system.report)
     if documents:
         try:
-            terms = command.find_terms()
+            sources = command.paired_sources()
             with progress("scoring (systems)", len(command.systems)) as bar:
                 for system in command.systems:
-                    evaluations[system.name] = system.evaluate(command, documents, terms)
+                    evaluations[system.name] = system.evaluate(command, documents, sources)
                     bar.advance()
             format_scores = _compare_systems if several else _format_single_system
             values, lines, page = format_scores(command, evaluations, report.failures)
@@ -405,6 +453,7 @@ def _score(command: EvaluateRun) -> int:
                 lines.append(f"\n{positions.format()}")
             write_results(options, values, page)
             print_table(options, "\n".join(filter(None, lines)))
+            write_reports(options, command.read_scored_texts, evaluations)
         except DocmtError as error:  # logged after the warnings on translations
             report.failures.append(str(error))
     return report.log(total, len(documents), "documents", f"translated{' by every system' * several}")
@@ -456,11 +505,10 @@ def _score_externally(command: EvaluateRun) -> ExternalScore | None:
     """Score the translated documents with the external metric, if there is one."""
     if not command.options.external.command:
         return None
-    numbers, (system,) = command.complete_documents(), command.systems
-    documents = command.read_sources()
-    sources, ids = [sentences for _, sentences in documents], [id for id, _ in documents]
-    hypotheses, references = ([texts[n] for n in numbers] for texts in (system.hypotheses or [], command.references[0]))
-    external = score_externally(sources, hypotheses, references, ids, command.options.external)
+    (system,), ids = command.systems, [id for id, _ in command.read_sources()]
+    if system.sides is None:
+        raise DocmtError("an external metric needs a translation of each sentence: add --unit sentence to align them")
+    external = score_externally(*system.sides, ids, command.options.external)
     if external.too_long:
         _log.warning(external.warning())
     return external
@@ -473,9 +521,9 @@ def _score_by_position(
 
     Systems without them are logged. It is a failure if no system has any.
     """
-    defined = {name: scores for name, scores in evaluations.items() if scores.s_bleu is not None}
+    defined = {name: scores for name, scores in evaluations.items() if scores.sentence_metrics()}
     remarks = [
-        f"{name} has no scores of sentences, so none by position: {scores.undefined}"
+        f"{name} has no scores of sentences, so none by position: {scores.undefined or 'its sentences were aligned'}"
         for name, scores in evaluations.items()
         if name not in defined
     ]
@@ -519,7 +567,7 @@ def report_alignment_errors(options: EvaluateOptions, systems: Sequence[ScoredSy
         if not system.is_model:
             raise DocmtError(f"{system.path} is a file, but --aer reads the attention of models: name models only")
     others = ("source", "reference", "glossaries", "output", "by_position", "search", "metrics")
-    if unused := changed(options, *others, "significance", "external"):
+    if unused := changed(options, *others, "significance", "external", "html", "export_pearmut"):
         names = ", ".join(format_flag(name) for name in unused)
         raise DocmtError(f"--aer has no use for {names}: leave it out (it aligns the sentence pairs of its file)")
     check_outputs(options.json, options.markdown, inputs=[options.aer])

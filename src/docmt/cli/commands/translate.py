@@ -24,21 +24,21 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.model_arguments import SearchOptions, TermOptions, describe_protection, load_translator, read_languages
+from docmt.cli.model_arguments import SearchOptions, TermOptions, load_engine, read_languages
 from docmt.cli.options import Parser
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
 from docmt.core.plain_text import STANDARD, decode_utf8, find_suffix, plain_name, read_bytes, write_text
 from docmt.core.progress import plain_progress
-from docmt.core.settings import Excludes, Needs, check_fields, format_flag, option
+from docmt.core.settings import Excludes, Needs, check_fields, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
 from docmt.documents import InputFile, read_input
@@ -57,7 +57,8 @@ from docmt.documents.input_formats import (
 from docmt.documents.segmentation import knows_language
 
 if TYPE_CHECKING:
-    from docmt.decoding import PartialTranslation, Translator
+    from docmt.decoding import PartialTranslation
+    from docmt.decoding.document_translator import DocumentTranslator
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class TranslateOptions(SearchOptions, TermOptions):
     """The options of the command."""
 
     model: str = option(positional=True, metavar="MODEL")
-    """model or run directory, or M1,M2 for an ensemble"""
+    """model, run directory, ensemble M1,M2 or endpoint:PROFILE"""
     files: list[str] = option([], positional=True, metavar="FILE")
     """input files (default: standard input, also -)"""
     output: str = option(STANDARD, flags=("-o",), metavar="PATH")
@@ -111,6 +112,8 @@ class TranslateOptions(SearchOptions, TermOptions):
     """the same with an earlier version and its translation"""
     resume: bool = False
     """continue what was interrupted, with the same options"""
+    dry_run: bool = False
+    """show the first two requests to a server and an estimate, and send nothing"""
     input: InputConfig = InputConfig()
     """reading of the input files"""
     search: SearchConfig = SearchConfig()
@@ -156,7 +159,9 @@ def run(arguments: Sequence[str]) -> int:
     markup = FileConfig(*languages, language, fields, options.bilingual, protect=options.patterns)
     files = _read(outputs, replace(options.input, language=language), options.format, markup, report.failures)
     _check_formats(options, [file.format for file in files])
-    translator = load_translator(options)  # last, because a large model takes minutes
+    translator = load_engine(options)  # last, because a large model takes minutes
+    if options.dry_run:
+        return _preview(translator, files)
     fingerprint = _fingerprint(translator, files, options)
     writers = [TranslationWriter(file, fingerprint, options.resume, report) for file in files]
     if options.resume:
@@ -172,6 +177,16 @@ def run(arguments: Sequence[str]) -> int:
     if options.memory or options.reuse:
         report.log_memory()
     return status
+
+
+def _preview(translator: DocumentTranslator, files: Sequence[TranslationJob]) -> int:
+    """Print what a server would be asked. Raises DocmtError for a model, which is asked nothing."""
+    from docmt.engines import EndpointTranslator
+
+    if not isinstance(translator, EndpointTranslator):
+        raise DocmtError("--dry-run shows requests to a server (endpoint:PROFILE): leave it out")
+    print(translator.preview([document for file in files for document in file.documents]))
+    return 0
 
 
 def _log_repeated(writers: Iterable[TranslationWriter]) -> None:
@@ -208,23 +223,23 @@ def _output_format(format: str, layout: str, source: str, output: str) -> str:
     return "jsonl" if layout == "jsonl" or has_jsonl_name(output) or has_jsonl_name(source) else "text"
 
 
-def _fingerprint(translator: Translator, files: Sequence[TranslationJob], options: TranslateOptions) -> dict[str, Any]:
+def _fingerprint(
+    translator: DocumentTranslator, files: Sequence[TranslationJob], options: TranslateOptions
+) -> dict[str, Any]:
     """Return model and options, which must be equal to resume; nothing if no output can be resumed."""
     if not any(is_resumable(file.output) for file in files):
         return {}
-    search = {format_flag(f"search.{name}"): value for name, value in asdict(translator.search).items()}
-    search |= {format_flag(f"context.{name}"): value for name, value in asdict(translator.context).items()}
-    facts = {"model": translator.checksums(), "--precision": translator.precision, "--alignments": options.alignments}
     others = {"--fields": options.fields, "--bilingual": options.bilingual, "--consistent": options.consistent}
-    others |= describe_protection(translator)
-    return {**facts, **{name: value for name, value in others.items() if value}, **search}
+    return {**translator.settings, "--alignments": options.alignments, **others}
 
 
 def _writes_to_terminal(files: Sequence[TranslationJob]) -> bool:
     return any(file.output == STANDARD for file in files) and sys.stdout is not None and sys.stdout.isatty()
 
 
-def _write(translator: Translator, writers: Sequence[TranslationWriter], report: Report, alignments: bool) -> int:
+def _write(
+    translator: DocumentTranslator, writers: Sequence[TranslationWriter], report: Report, alignments: bool
+) -> int:
     """Translate files and write the results. After an interruption, log how to resume.
 
     Returns the number of files with a translation. After failures, finished outputs keep their OUT.partial, so that
@@ -405,7 +420,7 @@ def _groups(writers: Sequence[TranslationWriter]) -> list[list[TranslationWriter
 
 
 def _translate(
-    translator: Translator, writers: Sequence[TranslationWriter], alignments: bool, earlier: Counter[int]
+    translator: DocumentTranslator, writers: Sequence[TranslationWriter], alignments: bool, earlier: Counter[int]
 ) -> None:
     """Translate the documents of these files. Failed parts do not stop the others. earlier: equal ones."""
     sizes = [len(document) for writer in writers for document in writer.file.documents]
@@ -432,7 +447,7 @@ def _translate(
             writers[number].add(file_parts)
 
 
-def _align(translator: Translator, parts: Sequence[PartialTranslation]) -> list[PartialTranslation]:
+def _align(translator: DocumentTranslator, parts: Sequence[PartialTranslation]) -> list[PartialTranslation]:
     """Return the parts with links. A part that cannot be aligned has an error instead of its translation."""
     return [
         replace(part, translation=None, error=result) if isinstance(result, DocmtError) else result

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.model_arguments import ProtectOptions, SearchOptions, load_translator
+from docmt.cli.model_arguments import ProtectOptions, SearchOptions, load_engine
 from docmt.cli.options import Parser
 from docmt.cli.output import Report
 from docmt.core.errors import DocmtError
@@ -20,7 +20,7 @@ from docmt.documents.input_formats import FORMATS, FormatName
 from docmt.formats.xliff_exchange import apply_targets, read_xliff_targets
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translator
+    from docmt.decoding.document_translator import DocumentTranslator
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def run_extract(arguments: Sequence[str]) -> int:
     if Path(options.output).suffix.lower() not in SUFFIXES:
         raise DocmtError(f"-o {options.output}: extract writes XLIFF. End the name in {' or '.join(SUFFIXES)}.")
     check_outputs(options.output, inputs=[options.file])
-    translator = load_translator(options) if options.model else None
+    translator = load_engine(options) if options.model else None
     model_languages = translator.languages if translator else ("", "")
     source = options.source_language or model_languages[0]
     target = options.target_language or model_languages[1]
@@ -97,7 +97,7 @@ def _read_markup(path: str, format: str, config: FileConfig) -> FileTranslation:
     return file
 
 
-def _translate(translator: Translator, file: FileTranslation, report: Report) -> list[str]:
+def _translate(translator: DocumentTranslator, file: FileTranslation, report: Report) -> list[str]:
     """Return the records of all sentences. Failures are added to the report."""
     records = []
     for parts in translator.stream_parts(file.documents):

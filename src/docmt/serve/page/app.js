@@ -2,6 +2,7 @@
 // that a reload, or the same address in another tab, shows it again.
 
 import * as service from "./service.js";
+import { ConflictDialog } from "./conflict_dialog.js";
 import { DocumentView } from "./document_view.js";
 import { findDraft } from "./drafts.js";
 import { SentencePanel } from "./sentence_panel.js";
@@ -17,13 +18,13 @@ const XLIFF = /\.(xlf|xliff)$/i;
 const NEEDS_FIELDS = /\.(json|tsv|csv|md|markdown)$/i;
 const REASONS_SHOWN = 8;
 const BETWEEN_ANNOUNCEMENTS = 5_000; // milliseconds
-const SEARCH_SHOWN_AFTER = 700; // milliseconds
 const STATES = {
   all: t("All sentences"),
   open: t("Open"),
   edited: t("Edited"),
   confirmed: t("Confirmed"),
   marked: t("Marked"),
+  draft: t("Drafts"),
 };
 const NAME_LENGTH = 40;
 const LONG = 1_000; // sentences of a document that is translated only after a question
@@ -33,6 +34,7 @@ const hasDraft = (number) => findDraft(job.feed.id, number) !== undefined;
 const view = new DocumentView(element("text-pairs"), element("reason"), hasDraft);
 const actions = { edit: sendEdits, confirm: confirmSentence, restore: restoreSentence, useTerms, readsContext, report };
 const panel = new SentencePanel(element("panel"), view, actions);
+const conflict = new ConflictDialog(element("conflict"), view);
 const search = new SearchBar(element("search"), view, { edit: sendEdits, attempt });
 const terms = new TermsPanel(element("terms"), element("terms-button"), view, { go, useTerms });
 const readText = () => (chosenFile ? "" : element("text").value);
@@ -44,6 +46,7 @@ let chosenFile = null;
 let glossary = null; // a file
 let job = null; // {feed: {id, after}, status, controller, begun, isUndone}: the open document
 let announced = 0;
+let lastChange = Promise.resolve(); // so that each is based on the ones before it
 
 // Messages
 
@@ -179,7 +182,8 @@ async function startReview(file) {
   if (!reviewed || !confirm(t("Is this the reviewed XLIFF of {name} of {time}, to be taken over there?", values))) return false;
   chooseFile(null);
   history.pushState(null, "", `#${reviewed.id}`);
-  await showAddress(); // until it is at its end
+  await showAddress();
+  await job?.ended;
   if (job?.feed.id === reviewed.id) await uploadReviewed(file);
   return true;
 }
@@ -217,6 +221,7 @@ async function showAddress() {
   element("start").hidden = Boolean(id);
   if (!id) return myDocuments.show();
   const opened = { feed: { id, after: 0 }, status: null, controller: new AbortController(), begun: null };
+  opened.ended = new Promise((resolve) => (opened.end = resolve));
   job = opened;
   try {
     if (!/^[\w-]+$/.test(id)) throw new service.ServiceError(t("This address names no document."), 404);
@@ -232,7 +237,7 @@ async function showAddress() {
     sentences.forEach((each) => view.put(each)); // the source can be read before it is translated
     showStatus(status);
     element("name").focus();
-    await listen();
+    follow();
   } catch (error) {
     if (error.status === 404) forget(id);
     if (job === opened && !opened.status) {
@@ -243,7 +248,15 @@ async function showAddress() {
   }
 }
 
-/** Follow the events of the open document, from the last one heard. */
+/** Follow the events of the open document, from the last one heard, as long as it is looked at or translated. */
+function follow() {
+  const { id } = job.feed;
+  listen().catch((error) => {
+    if (error.status === 404) forget(id);
+    report(error);
+  });
+}
+
 async function listen() {
   job.controller.abort();
   job.controller = new AbortController();
@@ -255,6 +268,7 @@ async function listen() {
     else if (event.name === "progress") showProgress(event.data);
     else if (event.name === "done") showStatus(event.data);
     else if (event.name === "lost") element("state").textContent = t("The server does not answer. Trying again…");
+    if (event.name === "done" && document.hidden) return;
   }
 }
 
@@ -267,11 +281,7 @@ async function showSentence(data) {
   view.focus(data.number); // where something was undone
 }
 
-function showProgress({ finished, sentences, changes }) {
-  element("undo").disabled = !changes;
-  const { status } = job.status;
-  showStatus({ ...job.status, finished, sentences, status: status === "queued" && finished ? "running" : status });
-}
+const showProgress = (progress) => showStatus({ ...job.status, ...progress });
 
 const isRunning = () => ["queued", "running"].includes(job?.status.status);
 
@@ -290,7 +300,9 @@ function showStatus(status) {
   element("resume").hidden = running || status.status === "done" || status.finished === status.sentences;
   const isDelivered = !running && status.status !== "failed";
   element("download").inert = element("copy").disabled = !isDelivered;
+  element("undo").disabled = !status.last_change;
   if (running) element("delete").hidden = true;
+  else job.end();
   if (!running) showEnd(status, wasRunning);
   else if (Date.now() - announced > BETWEEN_ANNOUNCEMENTS) announce(element("state").textContent);
 }
@@ -353,40 +365,91 @@ function readsContext() {
   return models.find((each) => each.name === job.status.model)?.reads_context !== false;
 }
 
-/** Send a change of the open document, and follow what it causes. Return whether the document is still open. */
-async function change(request, message) {
+/**
+ * Send a change of the open document after earlier ones, and follow what it causes. describe: function that returns new
+ * values of a sentence, by its number. Return whether the document is still open.
+ */
+function change(send, message, describe = () => ({})) {
   const changed = job;
-  const status = await request;
+  const answer = lastChange.then(() => makeChange(changed, send, message, describe));
+  lastChange = answer.catch(() => {});
+  return answer;
+}
+
+async function makeChange(changed, send, message, describe) {
+  const status = await send().catch((error) => {
+    if (job === changed) error.sentences?.forEach(showSentence);
+    throw error;
+  });
   if (job !== changed) return false;
   job.begun = null;
+  for (const [number, version] of Object.entries(status.versions ?? {})) {
+    const known = view.find(Number(number));
+    if (known.version < version) view.put({ ...known, ...describe(number), version }); // else its event was here before
+  }
   showStatus(status);
   announce(message);
-  listen().catch(report);
+  follow();
   return true;
 }
 
-/** Send translations by the numbers of their sentences, as one change. */
-async function sendEdits(targets, { message = t("Kept."), retranslate = false }) {
-  if (!(await change(service.editSentences(job.feed.id, targets, retranslate), message))) return;
-  const numbers = Object.keys(targets).map(Number);
-  for (const number of numbers) {
-    view.put({ ...view.sentences[number].data, target: targets[number], edited: true, confirmed: false });
+/** As `change`. That somebody changed a sentence meanwhile is told in the language of the page. */
+async function changeOne(send, message, describe) {
+  try {
+    return await change(send, message, describe);
+  } catch (error) {
+    throw error.sentences ? new Error(t("Nothing was done: this was changed elsewhere meanwhile, and is shown as it is now.")) : error;
   }
-  if (retranslate) view.markStale(Math.min(...numbers));
+}
+
+/**
+ * Send translations by the numbers of their sentences, as one change. versions: of those that they replace. What was
+ * changed meanwhile is asked about. Return whether all is settled.
+ */
+async function sendEdits(targets, { versions = view.listVersions(Object.keys(targets)), message = t("Kept."), retranslate = false }) {
+  const edited = job;
+  while (job === edited && Object.keys(targets).length) {
+    try {
+      return await keepEdits(targets, { versions, message, retranslate });
+    } catch (error) {
+      if (!error.sentences) throw error;
+      const choice = await conflict.ask(error.sentences, targets);
+      if (!choice) return false;
+      [targets, versions] = [{ ...targets }, { ...versions }];
+      for (const { number, version } of error.sentences) {
+        versions[number] = version;
+        if (choice === "theirs") [targets, versions].forEach((each) => delete each[number]);
+      }
+    }
+  }
+  return job === edited;
+}
+
+async function keepEdits(targets, { versions, message, retranslate }) {
+  const { id } = job.feed;
+  const send = () => service.editSentences(id, targets, versions, retranslate);
+  const describe = (number) => ({ target: targets[number], edited: true, confirmed: false });
+  if (!(await change(send, message, describe))) return false;
+  if (retranslate) view.markStale(Math.min(...Object.keys(targets)));
+  return true;
 }
 
 /** Confirm a sentence and go on to the next open one, or take the confirmation back. */
 function confirmSentence({ number, confirmed }) {
+  const { id } = job.feed;
   return attempt(async () => {
-    const request = service.confirmSentence(job.feed.id, number, !confirmed);
-    const isOpen = await change(request, confirmed ? t("No longer confirmed.") : t("Confirmed."));
-    if (isOpen && !confirmed) go(view.next(number, "open"));
+    const send = () => service.confirmSentence(id, view.find(number), !confirmed);
+    const isOpen = await changeOne(send, confirmed ? t("No longer confirmed.") : t("Confirmed."), () => {
+      return { confirmed: !confirmed };
+    });
+    if (isOpen && !confirmed && view.current === number) go(view.next(number, "open"));
   });
 }
 
 function restoreSentence({ number }) {
-  const request = () => service.restoreSentence(job.feed.id, number);
-  return attempt(() => change(request(), t("The sentence has the machine's version again.")));
+  const { id } = job.feed;
+  const send = () => service.restoreSentence(id, view.find(number));
+  return attempt(() => changeOne(send, t("The sentence has the machine's version again.")));
 }
 
 /** Search sentences again for a term, or for a glossary, and tell what became of them. */
@@ -395,34 +458,31 @@ function useTerms(values) {
 }
 
 async function searchTerms(values) {
-  const asked = job;
+  const [asked, before] = [job, job.status];
+  showStatus({ ...before, status: "running" }); // what is there is not downloaded before the end of the search
   element("state").textContent = t("Sentences are searched again…");
   announce(element("state").textContent);
-  const timer = setTimeout(() => attempt(() => followSearch(asked)), SEARCH_SHOWN_AFTER);
-  const status = await service.useTerms(job.feed.id, values).finally(() => {
-    clearTimeout(timer);
-    if (job === asked) showStatus(job.status);
+  const status = await service.useTerms(job.feed.id, values).catch((error) => {
+    if (job === asked) showStatus(before);
+    throw error;
   });
   if (job !== asked) return;
   const { changed, kept, refused, waiting, skipped_rows: skipped } = status;
   const lines = [t("Sentences with the term now: {changed}; yours, which stay: {kept}; without it: {refused}.", { changed, kept, refused })];
   if (waiting) lines.push(t("Not searched yet: {waiting}", { waiting }));
   if (skipped) lines.push(t("Rows of the glossary that were left out: {skipped}", { skipped }));
-  await change(status, lines[0]);
+  await change(async () => status, lines[0]);
   report(new Error(lines.join("\n")), false);
 }
 
-/** Show how far a search for terms is, and let the user stop it. */
-async function followSearch(asked) {
-  const status = await service.getStatus(asked.feed.id);
-  if (job !== asked || !["queued", "running"].includes(status.status)) return;
-  showStatus(status);
-  await listen();
-}
-
 async function undo() {
-  job.isUndone = true;
-  await change(service.undoChange(job.feed.id), t("The last change was undone."));
+  const undone = job;
+  undone.isUndone = true;
+  const send = () => service.undoChange(undone.feed.id, undone.status.last_change);
+  await changeOne(send, t("The last change was undone.")).catch((error) => {
+    undone.isUndone = false;
+    throw error;
+  });
 }
 
 /** Take the translations of a reviewed XLIFF file over, and tell what was left out. */
@@ -435,7 +495,7 @@ async function uploadReviewed(file) {
   if (job !== reviewed) return;
   const { changed, replaced, confirmed, problems } = status;
   const message = t("Sentences with another translation: {changed}; confirmed: {confirmed}.", { changed, confirmed });
-  await change(status, message);
+  await change(async () => status, message);
   const reasons = problems.length ? [t("Left out: {count}", { count: problems.length }), ...problems] : [];
   if (replaced) reasons.unshift(t("Your edits that it replaced: {replaced}. Undo brings them back.", { replaced }));
   report(new Error([message, ...reasons.slice(0, REASONS_SHOWN)].join("\n")), problems.length + replaced > 0);
@@ -525,7 +585,7 @@ function listenToButtons() {
   on("glossary", "change", () => chooseGlossary(element("glossary").files[0]));
   on("no-glossary", "click", () => chooseGlossary(null));
   on("stop", "click", stop);
-  on("resume", "click", () => change(service.resumeDocument(job.feed.id), t("The translation goes on.")));
+  on("resume", "click", () => change(() => service.resumeDocument(job.feed.id), t("The translation goes on.")));
   on("undo", "click", undo);
   on("reviewed", "change", () => uploadReviewed(element("reviewed").files[0]));
   on("delete", "click", async () => (await remove(job.feed.id)) && (location.hash = ""));
@@ -560,7 +620,13 @@ function listenToButtons() {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element("start").requestSubmit();
   });
   addEventListener("hashchange", () => attempt(showAddress));
-  addEventListener("focus", () => job?.status && !isRunning() && listen().catch(report)); // changed elsewhere
+  for (const type of ["focus", "visibilitychange"]) {
+    addEventListener(type, () => {
+      if (!job?.status || isRunning()) return;
+      if (document.hidden) job.controller.abort(); // a browser has few connections for all its tabs
+      else follow(); // what was changed elsewhere
+    });
+  }
 }
 
 service.onKeyNeeded(askForKey);

@@ -15,6 +15,7 @@ export const FILTERS = {
   edited: ({ data }) => data.edited && !data.confirmed,
   confirmed: ({ data }) => data.confirmed,
   marked: isMarked,
+  draft: ({ target }) => target.classList.contains("draft"),
 };
 
 export class DocumentView {
@@ -45,6 +46,11 @@ export class DocumentView {
   put(data) {
     this.coming.set(data.number, data);
     this.drawing ??= this.drawAll().finally(() => (this.drawing = null));
+  }
+
+  /** Return the data of a sentence, also before they are drawn. */
+  find(number) {
+    return this.coming.get(number) ?? this.sentences[number].data;
   }
 
   async drawAll() {
@@ -186,7 +192,7 @@ export class DocumentView {
 
   /** Return the number of the next sentence that a filter lets through, from the start again after the last, or -1. */
   next(number, filter) {
-    const isWanted = ({ data, reasons }) => data.target !== null && FILTERS[filter]({ data, reasons });
+    const isWanted = (pair) => pair.data.target !== null && FILTERS[filter](pair);
     const wanted = this.sentences.filter(isWanted).map((pair) => pair.data.number);
     return wanted.find((each) => each > number) ?? wanted[0] ?? -1;
   }
@@ -196,6 +202,11 @@ export class DocumentView {
     let other = number + step;
     while (this.sentences[other] && !FILTERS[this.filter](this.sentences[other])) other += step;
     return this.sentences[other] ? other : number;
+  }
+
+  /** Return the versions of sentences, by number. */
+  listVersions(numbers) {
+    return Object.fromEntries(numbers.map((each) => [each, this.sentences[each].data.version]));
   }
 
   count(filter) {

@@ -3,11 +3,12 @@
 import * as service from "./service.js";
 import { findDraft, keepDraft } from "./drafts.js";
 import { plural, t } from "./messages.js";
-import { lightGroup, readWords, showWords } from "./word_links.js";
+import { lightGroup, markNewWords, readWords, showWords } from "./word_links.js";
 
 export class SentencePanel {
   /**
-   * edit: async function (targets by number, {message, retranslate}); confirm and restore: functions of the sentence;
+   * edit: async function (targets by number, {versions, message, retranslate}) that returns whether all is settled;
+   * confirm and restore: functions of the sentence;
    * useTerms: async function of {source, target}; readsContext: function that returns whether the model of the document does; report: function that shows an error.
    */
   constructor(root, view, { edit, confirm, restore, useTerms, readsContext, report }) {
@@ -58,14 +59,17 @@ export class SentencePanel {
   /** Remember what was written, unless it is the present translation. */
   noteDraft() {
     if (this.form.hidden || !this.isOpen) return; // the browser undoes what was typed, after the editor was closed
-    const isChanged = this.field.value !== this.pair.data.target;
-    keepDraft(this.id, this.number, isChanged ? this.field.value : undefined);
-    this.pair.target.classList.toggle("draft", isChanged);
+    const text = this.field.value;
+    this.keepDraft(this.number, text !== this.pair.data.target ? { text, version: this.version } : undefined);
   }
 
-  dropDraft(number) {
-    keepDraft(this.id, number);
-    this.view.sentences[number]?.target.classList.remove("draft");
+  /** Keep a draft, and mark its sentence. undefined: there is none any more. */
+  keepDraft(number, draft) {
+    keepDraft(this.id, number, draft);
+    const classes = this.view.sentences[number]?.target.classList;
+    if (!classes || classes.contains("draft") === Boolean(draft)) return;
+    classes.toggle("draft");
+    this.view.onDrawn();
   }
 
   /** Open a sentence of a document, or move the open panel to it. */
@@ -88,7 +92,7 @@ export class SentencePanel {
     const { data, reasons, source, target } = this.pair;
     const states = [data.edited && t("edited"), data.confirmed && t("confirmed")].filter(Boolean);
     this.title.textContent = [t("Sentence {number}", { number: this.number + 1 }), ...states].join(", ");
-    this.root.querySelector("[data-do=confirm] span").textContent = data.confirmed ? t("Not confirmed") : t("Confirm");
+    this.root.querySelector("[data-do=confirm] span").textContent = data.confirmed ? t("Remove confirmation") : t("Confirm");
     this.root.querySelector("[data-do=restore]").hidden = !data.edited;
     this.reasons.replaceChildren(...reasons.map((reason) => makeElement("li", reason)));
     this.choices.replaceChildren();
@@ -96,7 +100,7 @@ export class SentencePanel {
     this.hint.textContent = "";
     for (const element of [source, target]) element.classList.add("chosen");
     target.setAttribute("aria-expanded", "true");
-    if (this.draft !== undefined) this.showEditor(this.draft);
+    if (this.draft) this.showEditor(this.draft.text);
   }
 
   /** Show a sentence as it has become, if it is open and the user does not write. */
@@ -158,21 +162,17 @@ export class SentencePanel {
 
   /** Return an item with a button; words that the present translation does not have are marked. */
   makeChoice(text) {
-    const present = new Set(words(this.pair.data.target));
     const button = makeElement("button", "", "alternative");
     Object.assign(button, { type: "button", lang: this.view.languages.target, dir: "auto" });
     const content = document.createElement("span");
-    for (const part of text.split(/(\s+)/)) {
-      const isNew = words(part).some((word) => !present.has(word));
-      content.append(isNew ? makeElement("mark", part) : part);
-    }
+    content.append(...markNewWords(text, this.pair.data.target));
     button.append(content);
     const item = document.createElement("li");
     item.append(button);
     return item;
   }
 
-  startEdit(text = this.draft ?? this.pair.data.target) {
+  startEdit(text = this.draft?.text ?? this.pair.data.target) {
     this.choices.replaceChildren();
     this.showEditor(text);
     this.field.focus();
@@ -180,6 +180,7 @@ export class SentencePanel {
 
   showEditor(text) {
     this.form.hidden = false;
+    this.version = this.draft?.version ?? this.pair.data.version;
     this.form.querySelector("[value=retranslate]").hidden = !this.readsContext(); // else nothing would change
     const count = this.listEqual().length;
     const forAll = this.form.querySelector("[value=equal]");
@@ -253,10 +254,11 @@ export class SentencePanel {
     try {
       const numbers = how === "equal" ? this.listEqual() : [number];
       const targets = Object.fromEntries(numbers.map((each) => [each, text]));
+      const versions = { ...this.view.listVersions(numbers), [number]: this.version };
       const retranslate = how === "retranslate" && this.readsContext();
       const message = retranslate ? t("Kept. What follows is translated again.") : undefined;
-      await this.edit(targets, { message, retranslate });
-      this.dropDraft(number);
+      if (!(await this.edit(targets, { versions, message, retranslate }))) return;
+      this.keepDraft(number);
       if (this.number === number) this.close();
     } catch (error) {
       this.report(error);
@@ -267,7 +269,7 @@ export class SentencePanel {
 
   /** Leave the editor without its draft. */
   discard() {
-    this.dropDraft(this.number);
+    this.keepDraft(this.number);
     this.leave();
   }
 
@@ -300,8 +302,6 @@ export class SentencePanel {
     pair.target.removeAttribute("aria-expanded");
   }
 }
-
-const words = (text) => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
 
 function makeElement(name, text, className = "") {
   return Object.assign(document.createElement(name), { textContent: text, className });

@@ -8,10 +8,13 @@ const SILENCE = 30_000; // milliseconds without a byte after which a stream coun
 const LONGEST_PAUSE = 8_000;
 
 export class ServiceError extends Error {
-  /** status: of HTTP; 0: no answer. language: of the message, unless it is that of the page. */
-  constructor(message, status = 0, language = undefined) {
+  /**
+   * status: of HTTP; 0: no answer. language: of the message, unless it is that of the page. sentences: as they are now,
+   * if somebody changed them meanwhile.
+   */
+  constructor(message, status = 0, language = undefined, sentences = undefined) {
     super(message);
-    Object.assign(this, { status, language });
+    Object.assign(this, { status, language, sentences });
   }
 }
 
@@ -56,8 +59,8 @@ async function request(path, options = {}) {
 
 async function describeFailure(response) {
   const { status } = response;
-  const { error } = await response.json().catch(() => ({}));
-  if (error) return new ServiceError(error, status, "en");
+  const { error, sentences } = await response.json().catch(() => ({}));
+  if (error) return new ServiceError(error, status, "en", sentences);
   return new ServiceError(t("The server answered {status}.", { status }), status);
 }
 
@@ -84,12 +87,14 @@ export async function removeDocument(id) {
 
 export const resumeDocument = (id) => json(address(id, "/resume"), "POST");
 export const translateText = (text, model, signal) => json("v1/translate", "POST", { text, model }, signal);
-export const editSentences = (id, targets, retranslate) =>
-  json(address(id, "/sentences"), "POST", { targets, retranslate });
-export const confirmSentence = (id, number, confirmed) =>
-  json(address(id, `/sentences/${number}`), "POST", { confirmed });
-export const restoreSentence = (id, number) => json(address(id, `/sentences/${number}`), "DELETE");
-export const undoChange = (id) => json(address(id, "/undo"), "POST");
+/** targets and versions: by the number of the sentence. */
+export const editSentences = (id, targets, versions, retranslate) =>
+  json(address(id, "/sentences"), "POST", { targets, versions, retranslate });
+export const confirmSentence = (id, { number, version }, confirmed) =>
+  json(address(id, `/sentences/${number}`), "POST", { confirmed, version });
+export const restoreSentence = (id, { number, version }) =>
+  json(address(id, `/sentences/${number}?version=${version}`), "DELETE");
+export const undoChange = (id, last_change) => json(address(id, "/undo"), "POST", { last_change });
 export const listAlternatives = async (id, number, count = 5) =>
   (await json(address(id, `/sentences/${number}/alternatives?count=${count}`))).alternatives;
 export const getAlignment = async (id, number) => (await json(address(id, `/sentences/${number}/alignment`))).alignment;
@@ -122,7 +127,8 @@ function readFileName(disposition) {
 }
 
 /**
- * Yield the events of a document after number `feed.after`, which rises with them, until one named "done".
+ * Yield the events of a document after number `feed.after`, which rises with them. After one named "done" come those of
+ * later changes.
  *
  * A stream that breaks is opened again. One that brought nothing is replaced by plain requests: a proxy may hold
  * streams back. Yields "lost" when the server does not answer at all. Errors that waiting cannot mend are thrown.
@@ -130,13 +136,13 @@ function readFileName(disposition) {
 export async function* follow(feed, signal) {
   let pause = 500;
   while (!signal.aborted) {
-    const before = feed.after;
+    let isHeard = false;
     try {
       for await (const event of readStream(feed, signal)) {
+        isHeard = true;
         yield event;
-        if (event.name === "done") return;
       }
-      if (feed.after === before) {
+      if (!isHeard) {
         const events = await pollOnce(feed.id);
         yield* events;
         if (events.at(-1).name === "done") return;
@@ -146,7 +152,7 @@ export async function* follow(feed, signal) {
       if (error.status >= 400 && error.status < 500 && error.status !== 429) throw error;
       yield { name: "lost" };
     }
-    pause = feed.after === before ? Math.min(2 * pause, LONGEST_PAUSE) : 500;
+    pause = isHeard ? 500 : Math.min(2 * pause, LONGEST_PAUSE);
     await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }
@@ -165,7 +171,7 @@ async function* readStream(feed, signal) {
       headers: { "Last-Event-ID": String(feed.after), Accept: "text/event-stream" },
       signal: AbortSignal.any([signal, silence.signal]),
     };
-    const response = await request(address(feed.id, "/events"), options);
+    const response = await request(address(feed.id, "/events?stay=true"), options);
     let rest = "";
     for await (const text of chunks(response.body.pipeThrough(new TextDecoderStream()))) {
       restart();

@@ -77,3 +77,14 @@ export function lightGroup(elements, group) {
     word.classList.toggle("lit", word.dataset.group === String(group));
   }
 }
+
+const listWords = (text) => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
+
+/** Return the parts of a text, in which words that another text does not have are marked. */
+export function markNewWords(text, other) {
+  const known = new Set(listWords(other));
+  return text.split(/(\s+)/).map((part) => {
+    const isNew = listWords(part).some((word) => !known.has(word));
+    return isNew ? Object.assign(document.createElement("mark"), { textContent: part }) : part;
+  });
+}

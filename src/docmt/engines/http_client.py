@@ -1,0 +1,227 @@
+"""Requests to the server of a profile: JSON over HTTP, sent again when the server cannot answer at the moment."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException, HTTPResponse, IncompleteRead
+from io import BufferedReader, RawIOBase
+from socket import socket
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+
+from docmt.core.errors import Unavailable, printable
+from docmt.engines.profile import EngineProfile
+from docmt.engines.services import Answer, WrongAnswer, join_stream, make_headers, read_answer
+
+_MOST_BYTES = 4 << 20
+"""Longest answer."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
+"""Seconds before a request is sent again the first time, and at most."""
+_BUSY = frozenset([408, 409, 425, 429, 500, 502, 503, 504, 529])
+"""Status of servers that may answer later."""
+_MISUSED = frozenset([400, 413, 414, 422])
+"""Status for a request that the server does not take, perhaps for its length."""
+_EXCERPT, _ECHO = 200, 16
+"""Characters of a server's message that are repeated at most, and of a text in it that hide it."""
+_log = logging.getLogger(__name__)
+
+
+class EngineUnavailable(Unavailable):
+    """The server does not answer, or refuses all requests. `retry_after` is in seconds, `status` that of HTTP."""
+
+    retry_after, status = 30, 503
+
+
+class RefusedRequest(Exception):  # noqa: N818 - it is no fault of docmt
+    """The server does not take this request."""
+
+
+class Cancelled(Exception):  # noqa: N818 - it is no fault
+    """Nobody waits for the answer any more."""
+
+
+class _Reader(RawIOBase):
+    """Bytes of a connection, up to a deadline."""
+
+    def __init__(self, raw: RawIOBase, connection: socket) -> None:
+        """The time that the connection may wait for bytes is that of them all."""
+        self._raw, self._connection = raw, connection
+        self._deadline = time.monotonic() + (connection.gettimeout() or 0)
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> Any:
+        """Read bytes. Raises TimeoutError after the deadline."""
+        self._connection.settimeout(max(self._deadline - time.monotonic(), 0.001))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    def __init__(self, connection: socket, *arguments: Any, **settings: Any) -> None:
+        super().__init__(connection, *arguments, **settings)
+        self.fp = BufferedReader(_Reader(self.fp.detach(), connection))
+
+
+class _TimedHandler(HTTPHandler, HTTPSHandler):
+    """Answers have to be complete within the time of a request, however slowly their bytes come."""
+
+    def do_open(self, http_class: Any, req: Request, **settings: Any) -> HTTPResponse:
+        """Return the answer to a request."""
+
+        def connect(*arguments: Any, **options: Any) -> Any:
+            connection = http_class(*arguments, **options)
+            connection.response_class = _Response
+            return connection
+
+        return super().do_open(connect, req, **settings)
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """A text goes to the address of the profile and nowhere else."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        """Return no request."""
+
+
+class HttpClient:
+    """Client of a server. Safe for threads."""
+
+    def __init__(self, profile: EngineProfile, random_seed: int | None = None) -> None:
+        """Read the key. Raises DocmtError if its variable is not set. random_seed: of the waits."""
+        self._profile, self._random = profile, random.Random(random_seed)
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        self._key = profile.read_key()
+        self._headers |= {"User-Agent": "docmt", **make_headers(profile, self._key)}
+        # Requests to this machine need no proxy; others have that of the environment.
+        handlers = [ProxyHandler({})] if profile.is_local else []
+        self._opener = build_opener(_TimedHandler(), _NoRedirects(), *handlers)
+
+    def post(self, path: str, body: dict[str, Any], cancelled: threading.Event) -> Answer:
+        """Return the answer to a request.
+
+        Raises EngineUnavailable if the server does not answer after some attempts, or not to this user, RefusedRequest
+        if it does not take the request, and Cancelled.
+        """
+        limits, wait, problem = self._profile.limits, _FIRST_WAIT, ""
+        for attempt in range(limits.attempts):
+            if attempt:
+                pause = min(wait * (1 + self._random.random()), _LONGEST_WAIT)
+                _log.info("%s: %s; asking again in %.1f s", self._profile.name, problem, pause)
+                if cancelled.wait(pause):
+                    raise Cancelled
+            wait = max(wait * 2, _FIRST_WAIT) if attempt else wait
+            if cancelled.is_set():
+                raise Cancelled
+            try:
+                return read_answer(self._profile.kind, self._send(path, body))
+            except HTTPError as error:
+                problem = self._describe_status(error, body)
+                if error.code in _MISUSED:
+                    raise RefusedRequest(problem) from None
+                if error.code not in _BUSY:
+                    advice = "correct url, model and key in the profile, and try again"
+                    raise EngineUnavailable(f"{self._profile.name}: {problem}: {advice}") from None
+                wait = max(wait, _read_retry_after(error.headers.get("Retry-After")))
+            except WrongAnswer as error:
+                problem = self._excerpt(error, body)
+            except IncompleteRead:
+                problem = "its answer ends early"
+            except (URLError, HTTPException, OSError, ValueError) as error:
+                reason = error.reason if isinstance(error, URLError) else error
+                problem = f"it cannot be reached ({self._excerpt(reason) or type(error).__name__})"
+                if isinstance(reason, TimeoutError):
+                    problem = f"no answer within {limits.seconds:g} s"
+        attempts = f"after {limits.attempts} attempts" if limits.attempts > 1 else "at the only attempt"
+        raise EngineUnavailable(f"{self._profile.name} does not answer {attempts}: {problem}: look after the server")
+
+    def _send(self, path: str, body: dict[str, Any]) -> Any:
+        """Return the JSON that answers one request. Raises WrongAnswer if it is none."""
+        url = self._profile.url.rstrip("/") + path
+        if self._profile.kind == "libretranslate" and self._key:
+            body = body | {"api_key": self._key}
+        request = Request(url, json.dumps(body).encode(), self._headers, method="POST")
+        with self._opener.open(request, timeout=self._profile.limits.seconds) as response:
+            lines = _read_lines(response)
+            kind = response.headers.get_content_type()
+            if kind == "text/html":
+                raise WrongAnswer("it answers with a web page")
+            try:
+                if kind == "text/event-stream":
+                    texts = (line.decode() for line in lines)
+                    return join_stream(line[5:] for line in texts if line.startswith("data:"))
+                return json.loads(b"".join(lines).decode())
+            except (ValueError, RecursionError):
+                raise WrongAnswer("its answer is no JSON") from None
+
+    def _excerpt(self, value: Any, body: dict[str, Any] | None = None) -> str:
+        """Return the beginning of what a server says of a request, for messages and logs that others may see.
+
+        It has neither the key nor texts.
+        """
+        text = " ".join(str(value or "").split())
+        texts = " ".join(json.dumps({**(body or {}), "model": ""}, ensure_ascii=False).split())
+        if any(text[n : n + _ECHO] in texts for n in range(len(text) - _ECHO + 1)):
+            text = "with the text"
+        text = printable(text.replace(self._key, "***") if self._key else text)
+        return text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}..."
+
+    def _describe_status(self, error: HTTPError, body: dict[str, Any]) -> str:
+        """Return the status of an answer, with what the server says."""
+        if 300 <= error.code < 400:
+            return f"it sends the request on to another address ({self._excerpt(error.headers.get('Location'))})"
+        with error:
+            try:
+                text = error.read(_MOST_BYTES).decode("utf-8", "replace")
+            except (HTTPException, OSError):
+                text = ""
+        try:
+            value = json.loads(text)
+            found = value.get("error") or value.get("message") or value.get("detail") or ""
+            text = str(found.get("message", "") if isinstance(found, dict) else found)
+        except (ValueError, AttributeError):
+            text = "" if text.lstrip().startswith("<") else text
+        said = f", {self._excerpt(text, body)}" if text.strip() else ""
+        return f"it answers {error.code}{said}"
+
+
+def _read_lines(response: HTTPResponse) -> Iterator[bytes]:
+    """Yield the lines of an answer. Raises WrongAnswer for one that is cut, or does not end."""
+    size, rest = 0, b""
+    while block := response.read1(1 << 16):
+        size += len(block)
+        if size > _MOST_BYTES:
+            raise WrongAnswer("its answer does not end")
+        *lines, rest = (rest + block).split(b"\n")
+        yield from (line + b"\n" for line in lines)
+    if response.length:
+        raise WrongAnswer("its answer ends early")
+    if rest:
+        yield rest
+
+
+def _read_retry_after(value: str | None) -> float:
+    """Return the seconds of a Retry-After header, 0 for none."""
+    if not value:
+        return 0.0
+    try:
+        return float(value)
+    except ValueError:
+        pass
+    try:
+        return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0

@@ -1,0 +1,207 @@
+"""The translation of one sentence by a server: what is asked, and which answer is taken."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from docmt.core.errors import DocmtError
+from docmt.decoding.translation_results import (
+    EngineUse,
+    PreparedDocument,
+    TermStatus,
+    TermUse,
+    TranslatedSentence,
+    WordLink,
+)
+from docmt.documents import unwrap_lines
+from docmt.documents.protected_text import find_protected
+from docmt.documents.words import has_letters
+from docmt.engines.answers import clean_answer, find_fault, find_losses
+from docmt.engines.http_client import RefusedRequest
+from docmt.engines.profile import EngineProfile
+from docmt.engines.server import Server
+from docmt.engines.services import Answer, Question, Turn, make_request
+from docmt.terms.matching import Occurrence, TermMatcher
+
+_MOST_QUESTIONS = 3
+"""Requests for a sentence whose answers are wrong."""
+TOKEN_CHARACTERS = 3
+"""Characters of a token, about."""
+
+
+class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt
+    """No answer for a sentence is a translation."""
+
+
+@dataclass
+class _Candidate:
+    """An answer that may be a translation."""
+
+    text: str
+    losses: Sequence[str]
+    uses: Sequence[TermUse]
+    log_probability: float | None
+    tokens: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """How much is wrong with it."""
+        return len(self.losses), len(self.unmet)
+
+    @property
+    def unmet(self) -> list[TermUse]:
+        """Terms that it lacks."""
+        return [use for use in self.uses if use.status in ("lost", "forbidden")]
+
+
+@dataclass(frozen=True)
+class SentenceRequests:
+    """Translates sentences one by one. Safe for threads."""
+
+    server: Server
+    patterns: tuple[str, ...] = ()
+    """of text that stays as it is"""
+    protects: bool = True
+    """whether protected text and numbers are looked for"""
+    terms: TermMatcher | None = None
+
+    @property
+    def profile(self) -> EngineProfile:
+        """The profile of the server."""
+        return self.server.profile
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target code."""
+        return self.profile.languages
+
+    @property
+    def reads_targets(self) -> bool:
+        """Whether a sentence waits for the translations of earlier ones."""
+        return self.profile.context.sentences > 0 and self.profile.kind != "deepl"
+
+    def translate(
+        self, source: str, question: Question, cancelled: threading.Event
+    ) -> tuple[TranslatedSentence, Sequence[str]]:
+        """Return the translation of a sentence, and what it lacks. Raises DocmtError if no answer is one."""
+        occurrences, use, best, fault = self.find_terms(source), EngineUse(self.profile.name), None, ""
+        previous = None
+        for attempt in range(_MOST_QUESTIONS):
+            if attempt:
+                question = Question(question.text, question.terms, fault=fault)  # apart from its document
+            path, body = make_request(self.profile, question)
+            if attempt and "seed" in body:
+                body["seed"] = self.profile.seed + attempt
+            if body == previous and (best is not None or attempt > 1):
+                break  # the server would say the same
+            previous = body
+            try:
+                answer, count = self.server.ask(path, body, cancelled)
+            except RefusedRequest as error:
+                fault, use = str(error), self.add_use(use, Answer(""), 1)
+                continue
+            use = self.add_use(use, answer, count)
+            text = clean_answer(answer.text, question.text)
+            if fault := find_fault(answer, text, question.text, self.languages):
+                self.server.forget(path, body)
+                continue
+            candidate = self._make_candidate(source, text, answer, occurrences, attempt)
+            if best is None or candidate.rank < best.rank:
+                best = candidate
+            if not any(best.rank):
+                break
+            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet]
+            fault = f"it lacks {', '.join([*best.losses, *wanted])}"
+        if best is None:
+            raise UntranslatedSentence(
+                f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}"
+            )
+        scored = best.log_probability is not None
+        return TranslatedSentence(
+            source,
+            best.text,
+            best.log_probability or 0.0,
+            *((0, len(source)), (0, len(best.text))),
+            tokens=best.tokens if scored else 0,
+            terms=tuple(best.uses),
+            engine=use,
+        ), best.losses
+
+    def _make_candidate(
+        self, source: str, text: str, answer: Answer, occurrences: Sequence[Occurrence], attempt: int
+    ) -> _Candidate:
+        """Return an answer with what is wrong with it."""
+        losses = find_losses(source, text, self.languages, self.patterns) if self.protects else []
+        # What was cut off the answer is in its log-probability, too.
+        score = answer.log_probability if text == answer.text.strip() else None
+        return _Candidate(
+            text, losses, self.check_terms(occurrences, text, source, attempt), score, answer.output_tokens
+        )
+
+    def add_use(self, use: EngineUse, answer: Answer, requests: int) -> EngineUse:
+        """Return what a sentence costs with another answer. requests: 0 for one that was kept."""
+        read, written = (answer.input_tokens, answer.output_tokens) if requests else (0, 0)
+        prices = self.profile.prices
+        return replace(
+            use,
+            requests=use.requests + requests,
+            input_tokens=use.input_tokens + read,
+            output_tokens=use.output_tokens + written,
+            cost=use.cost + (read * prices.input + written * prices.output) / 1e6,
+            currency=prices.currency if prices.input or prices.output else "",
+        )
+
+    def find_known(self, prepared: PreparedDocument, number: int) -> TranslatedSentence | None:
+        """Return the translation of a sentence that needs no request: of the memory, or without words to translate."""
+        source, match = prepared.whole.sentences[number], prepared.matches.get(number)
+        if match is not None and match.target:
+            links = None if match.links is None else [WordLink(each[:2], each[2:], 1.0, True) for each in match.links]
+            given = make_sentence(source, match.target)
+            return replace(given, memory=match.kind, alignment=None if links is None else tuple(links))
+        rest = list(source)
+        if self.protects:
+            for each in find_protected(source, self.languages[0], extra=self.patterns):
+                rest[slice(*each.span)] = " " * (each.span[1] - each.span[0])
+        return None if has_letters("".join(rest)) else make_sentence(source, unwrap_lines(source).strip())
+
+    def find_terms(self, source: str) -> list[Occurrence]:
+        """Return the terms of a sentence."""
+        return self.terms.find(source) if self.terms else []
+
+    def describe_terms(self, text: str) -> str:
+        """Return what a request says of the terms of a sentence."""
+        rows = {each.term.source: each.term.targets for each in self.find_terms(text) if each.term.targets}
+        if not rows or not self.profile.prompt.terms:
+            return ""
+        fill, prompt = self.profile.fill, self.profile.prompt
+        lines = [fill(prompt.term, source=source, target=" | ".join(targets)) for source, targets in rows.items()]
+        return str(fill(prompt.terms, terms="; ".join(lines)))
+
+    def make_turn(self, source: str, target: str) -> Turn:
+        """Return an earlier sentence as it was asked."""
+        text = unwrap_lines(source).strip()
+        return Turn(text, self.describe_terms(text), unwrap_lines(target).strip())
+
+    def check_terms(self, occurrences: Sequence[Occurrence], text: str, source: str, attempt: int) -> list[TermUse]:
+        """Return what became of the terms of a sentence."""
+        if not (occurrences and self.terms):
+            return []
+        protected = find_protected(source, self.languages[0], extra=self.patterns) if self.protects else []
+        uses = []
+        for occurrence, match in zip(occurrences, self.terms.match(occurrences, text), strict=True):
+            term, (start, end) = occurrence.term, occurrence.span
+            status: TermStatus = "lost" if term.targets else "forbidden"
+            if any(each.span[0] < end and start < each.span[1] for each in protected):
+                status = "protected"
+            elif match is not None:
+                status = "second_search" if attempt else "met" if match.is_listed else "other_form"
+            place = text[slice(*match.span)] if match is not None and status != "protected" else ""
+            uses.append(TermUse(occurrence.span, term.source, tuple(term.targets), place, status))
+        return uses
+
+
+def make_sentence(source: str, target: str) -> TranslatedSentence:
+    """Return a sentence with a translation that nobody has scored."""
+    return TranslatedSentence(source, target, 0.0, (0, len(source)), (0, len(target)))

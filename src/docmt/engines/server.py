@@ -1,0 +1,116 @@
+"""What translators with one server share: its answers, its state, and the model that links words."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from docmt.checkpoint.model_names import find_named_model
+from docmt.core.errors import DocmtError
+from docmt.engines.http_client import EngineUnavailable, HttpClient
+from docmt.engines.profile import EngineProfile
+from docmt.engines.services import Answer
+from docmt.formats.language_codes import is_same_language, primary_language
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translator
+
+_REST_SECONDS = 10.0
+"""How long a server that did not answer is not asked again."""
+_MOST_ANSWERS = 4096
+"""Answers that are kept, because a document may be tried again."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Server:
+    """A server, for all threads."""
+
+    profile: EngineProfile
+    client: HttpClient
+    answers: OrderedDict[bytes, Answer] = field(default_factory=OrderedDict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    error: EngineUnavailable | None = None
+    rests_until: float = 0.0
+    is_told: bool = False
+    aligner: Translator | None = None
+    has_aligner: bool | None = None
+
+    def check_available(self) -> None:
+        """Raise EngineUnavailable if the server did not answer a moment ago."""
+        if self.error is not None and time.monotonic() < self.rests_until:
+            raise self.error
+        self.error = None
+
+    def rest(self, error: EngineUnavailable) -> None:
+        """Ask no more for a while."""
+        self.error, self.rests_until = error, time.monotonic() + _REST_SECONDS
+
+    def ask(self, path: str, body: dict[str, Any], cancelled: threading.Event) -> tuple[Answer, int]:
+        """Return the answer to a request, and 1, or 0 if it was kept."""
+        key = _make_key(path, body)
+        with self.lock:
+            if key in self.answers:
+                self.answers.move_to_end(key)
+                return self.answers[key], 0
+            if not (self.is_told or self.profile.is_local):
+                _log.warning("%s: texts leave this machine, to %s", self.profile.name, self.profile.url)
+            self.is_told = True
+        answer = self.client.post(path, body, cancelled)
+        with self.lock:
+            self.answers[key] = answer
+            if len(self.answers) > _MOST_ANSWERS:
+                self.answers.popitem(last=False)
+        return answer, 1
+
+    def forget(self, path: str, body: dict[str, Any]) -> None:
+        """Drop an answer that is no translation."""
+        with self.lock:
+            self.answers.pop(_make_key(path, body), None)
+
+    def check_aligner(self) -> None:
+        """Raise DocmtError if the profile names a model that is not there, or for other languages."""
+        name, languages = self.profile.aligner, self.profile.languages
+        if name in ("auto", "none"):
+            return
+        from docmt.checkpoint.model_directory import read_tokenizer_and_languages  # torch loads slowly
+        from docmt.checkpoint.model_names import parse_model_paths
+
+        found = read_tokenizer_and_languages(parse_model_paths(name))[1]
+        if not all(map(is_same_language, languages, found)):
+            raise DocmtError(
+                f"{self.profile.name}: aligner {name} is for {'-'.join(found)}, not {'-'.join(languages)}: name another"
+            )
+
+    def load_aligner(self) -> Translator | None:
+        """Return the model that links words, or None. Raises DocmtError if the profile names one that is not there."""
+        if self.has_aligner is None:
+            name, (source, target) = self.profile.aligner, map(primary_language, self.profile.languages)
+            path: Any = None
+            if name == "auto":
+                path = find_named_model(f"{source}-{target}-sentence") or find_named_model(f"{source}-{target}")
+            elif name != "none":
+                path = name
+            if path is not None:
+                from docmt.decoding import Translator  # torch loads slowly
+
+                self.aligner = Translator(path)
+            else:
+                _log.warning(
+                    "no model links words of %s-%s: markup is placed by the order of words (aligner: NAME in the "
+                    "profile names one)",
+                    *(source, target),
+                )
+            self.has_aligner = path is not None
+        return self.aligner
+
+
+def _make_key(path: str, body: dict[str, Any]) -> bytes:
+    """Return what stands for a request, which may be long."""
+    return blake2b(json.dumps([path, body], sort_keys=True).encode()).digest()
