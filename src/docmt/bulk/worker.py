@@ -22,7 +22,7 @@ from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig
-from docmt.decoding.translation_results import non_finite_error, sum_uses
+from docmt.decoding.translation_results import EngineUse, UntranslatedSentence, non_finite_error, sum_uses
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.published_corpora import is_parquet
@@ -45,6 +45,7 @@ class Worker:
     def __init__(self, job: JobDirectory, name: str, translator: DocumentTranslator, samples: int = 1) -> None:
         """name: that of its sign of life. samples: translations of each document, by sampling."""
         self._job, self._name, self._translator, self._samples = job, name, translator, samples
+        self._lost_uses = list[EngineUse | None]()  # what servers took for translations that were dropped
 
     def plan(self, kind: ShardKind | None, settings: dict[str, Any], shard_tokens: int) -> Plan:
         """Return the plan: that of the job, or a new one; wait while another worker makes it.
@@ -139,7 +140,8 @@ class Worker:
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
         counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results)
         versions = [version for _, documents in results for document in documents for version in document]
-        use = sum_uses(sentence.engine for version in versions for sentence in version)
+        use = sum_uses([*self._lost_uses, *(sentence.engine for version in versions for sentence in version)])
+        self._lost_uses.clear()
         facts = ShardFacts(*counts, files, asdict(use) if use else {})
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 
@@ -174,7 +176,8 @@ class Worker:
         copies, documents = [number for number, _ in repeated], [each for _, each in repeated]
         try:
             translations = translator.translate_all(documents, copies=copies)
-        except DocmtError:
+        except DocmtError as error:
+            self._lost_uses.append(error.engine if isinstance(error, UntranslatedSentence) else None)
             raise
         except Exception as error:  # whatever a document causes must not stop the others
             if is_out_of_memory(error):

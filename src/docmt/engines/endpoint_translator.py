@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from itertools import chain
 from queue import Empty, SimpleQueue
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
@@ -28,15 +29,17 @@ from docmt.decoding.translation_results import (
     TermUse,
     TranslatedSentence,
     Translation,
+    UntranslatedSentence,
     WordLink,
     check_documents,
+    sum_uses,
 )
 from docmt.documents import Document
 from docmt.documents.words import find_words
 from docmt.engines.http_client import EngineUnavailable, HttpClient
-from docmt.engines.open_text import OpenText, join_parts
+from docmt.engines.open_text import OpenText, make_translation
 from docmt.engines.profile import EngineProfile, read_profile
-from docmt.engines.sentence_requests import SentenceRequests, UntranslatedSentence, make_sentence
+from docmt.engines.sentence_requests import TOKEN_CHARACTERS, UNMET, SentenceRequests, make_sentence
 from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
@@ -47,8 +50,6 @@ _LOOK_SECONDS = 0.05
 """Time between two looks at whether anybody still waits."""
 _SHOWN_REQUESTS, _TOKEN_CHARACTERS = 2, 4
 """Requests of a preview, and characters of a token, about."""
-Answers: TypeAlias = "SimpleQueue[tuple[OpenText, int, Any]]"
-"""Documents and numbers of sentences, with their translations and what these lack, or errors."""
 
 
 class EndpointTranslator(DocumentTranslator):
@@ -86,11 +87,13 @@ class EndpointTranslator(DocumentTranslator):
         return self._requests.terms
 
     def prepare(self, document: Preparable) -> PreparedDocument:
-        """Return a document with the bytes of its sentences in place of tokens."""
+        """Return a document with as many bytes as its sentences have tokens, about."""
         if isinstance(document, PreparedDocument):
             return document
         source = self.make_document(document)
-        return PreparedDocument(source, [text.encode() for text in source.sentences], source, range(len(source)))
+        return PreparedDocument(
+            source, [bytes(len(text) // TOKEN_CHARACTERS + 1) for text in source.sentences], source, range(len(source))
+        )
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """See `DocumentTranslator.resume_after`."""
@@ -130,8 +133,7 @@ class EndpointTranslator(DocumentTranslator):
         """See `DocumentTranslator.translate_next`. Raises EngineUnavailable if the server does not answer."""
         error = None
         try:
-            for _ in self._ask(documents, tokens):
-                pass
+            deque(self._ask(documents, tokens), 0)
         except EngineUnavailable as problem:
             error = problem  # raised by the next call, where something is translated
         parts = [part for number, document in enumerate(documents) for part in document.take_parts(number)]
@@ -144,12 +146,22 @@ class EndpointTranslator(DocumentTranslator):
     ) -> list[Translation]:
         """See `DocumentTranslator.translate_all`."""
         opened = list(map(self.open, check_documents(documents)))
-        rows: list[list[PartialTranslation]] = [[] for _ in opened]
+        done = [list[PartialTranslation]() for _ in opened]
         for part in chain.from_iterable(self._stream(opened)):
             if part.error is not None:
-                raise DocmtError(f"sentence {part.first + 1}: {part.error}")
-            rows[part.document].append(part)
-        return [join_parts(document.document, parts) for document, parts in zip(opened, rows, strict=True)]
+                rows = [row for each in chain(*done) for row in each.translation or ()]
+                results = [*rows, part.error, *(row for each in opened for row in each.results.values())]
+                use = sum_uses(getattr(each, "engine", None) for each in results)
+                raise UntranslatedSentence(f"sentence {part.first + 1}: {part.error}", use)
+            done[part.document].append(part)
+        return [
+            make_translation(
+                document.document,
+                [row for part in parts for row in part.translation or ()],
+                [part.first + n for part in parts if part.translation for n in part.translation.missing],
+            )
+            for document, parts in zip(opened, done, strict=True)
+        ]
 
     def stream_parts(
         self,
@@ -183,8 +195,9 @@ class EndpointTranslator(DocumentTranslator):
 
         Between two answers the caller may stop: see `between_steps`. Raises EngineUnavailable.
         """
-        self._requests.server.check_available()
-        answers: Answers = SimpleQueue()
+        if documents:
+            self._requests.server.check_available()
+        answers: SimpleQueue[tuple[OpenText, int, Any]] = SimpleQueue()
         cancelled = threading.Event()
         left, running = float("inf") if tokens is None else tokens, 0
         rest, begun = iter(documents), list[OpenText]()  # few are begun, of however many
@@ -204,13 +217,16 @@ class EndpointTranslator(DocumentTranslator):
                     threading.Thread(target=self._work, args=arguments, daemon=True).start()
                 if not running:
                     return
-                document, number, result = self._wait(answers)
+                row: Any = None
+                while row is None:
+                    between_steps()
+                    with suppress(Empty):
+                        row = answers.get(timeout=_LOOK_SECONDS)
+                document, number, result = row
                 running -= 1
                 if isinstance(result, EngineUnavailable):
                     self._requests.server.rest(result)
-                if isinstance(result, Exception) and (
-                    isinstance(result, EngineUnavailable) or not isinstance(result, DocmtError)
-                ):
+                if isinstance(result, Exception) and not isinstance(result, UntranslatedSentence):
                     raise result
                 if isinstance(result, tuple):
                     result, losses = result
@@ -222,25 +238,13 @@ class EndpointTranslator(DocumentTranslator):
             for document in documents:
                 document.drop_questions()
 
-    def _wait(self, answers: Answers) -> tuple[OpenText, int, Any]:
-        """Return the next answer."""
-        while True:
-            between_steps()
-            try:
-                return answers.get(timeout=_LOOK_SECONDS)
-            except Empty:
-                continue
-
     def _work(
-        self, document: OpenText, number: int, question: Question, answers: Answers, cancelled: threading.Event
+        self, document: OpenText, number: int, question: Question, answers: SimpleQueue[Any], cancelled: threading.Event
     ) -> None:
         """Put the translation of a sentence and its losses, or an error, into a queue; runs in a thread."""
         result: Any
         try:
             result = self._requests.translate(document.document.sentences[number], question, cancelled)
-            match = document.prepared.matches.get(number)
-            if match is not None and match.kind == "conflict":
-                result = replace(result[0], memory="conflict"), result[1]
         except Exception as error:  # the thread that waits gets it
             result = error
         answers.put((document, number, result))
@@ -252,14 +256,12 @@ class EndpointTranslator(DocumentTranslator):
             for number, each in enumerate(sentences)
             if each.engine and len(find_words(each.target)) < len(find_words(each.source))
         }
-        return {number for _, number in count_missing(rows, self._link)} if self._requests.protects else set()
 
-    def _link(self, translations: Sequence[Translation], wanted: Sequence[Collection[int]]) -> list[Links]:
-        """Return the links of sentences."""
-        aligned = self.align(translations, wanted)
-        return [
-            {n: each.sentences[n].alignment or () for n in rows} for each, rows in zip(aligned, wanted, strict=True)
-        ]
+        def link(translations: Sequence[Translation], wanted: Sequence[Collection[int]]) -> list[Links]:
+            aligned = zip(self.align(translations, wanted), wanted, strict=True)
+            return [{n: each.sentences[n].alignment or () for n in rows} for each, rows in aligned]
+
+        return {number for _, number in count_missing(rows, link)} if self._requests.protects else set()
 
     def align(self, translations: Sequence[Any], sentences: Sequence[Collection[int]] | None = None) -> list[Any]:
         """Return translations with the links of their words, by a model of docmt, or else by the order of words."""
@@ -289,28 +291,28 @@ class EndpointTranslator(DocumentTranslator):
 
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:
         """See `DocumentTranslator.search_terms`: sentences that lack a term are asked for again."""
+        rows, found, check = {}, dict[int, TranslatedSentence](), self._requests.check_terms
+        for number, (source, target) in enumerate(zip(document.sentences, targets, strict=True)):
+            rows[number] = row = make_sentence(source, target)
+            uses = check(self._requests.find_terms(source), target, source, 0) if number in scores else ()
+            if uses:
+                found[number] = replace(row, terms=tuple(uses))
+            if any(use.status in UNMET for use in uses):
+                del rows[number]
+        unmet, prepared = found.keys() - rows.keys(), self.prepare(document)
         text = OpenText(
-            self._requests, self.prepare(document), ResumePoint(0), self._find_missing, dict(enumerate(targets))
+            self._requests, prepared, ResumePoint(0), self._find_missing, dict(enumerate(targets)), dict(rows)
         )
-        found = dict[int, TranslatedSentence]()
-        for number in sorted(scores):
-            source = document.sentences[number]
-            uses = self._requests.check_terms(self._requests.find_terms(source), targets[number], source, 0)
-            if not uses:
-                continue
-            found[number] = replace(make_sentence(source, targets[number]), terms=tuple(uses))
-            if any(use.status in ("lost", "forbidden") for use in uses):
-                between_steps()
-                with suppress(UntranslatedSentence):  # the translation stays
-                    new, _ = self._requests.translate(source, text.make_question(number), threading.Event())
-                    found[number] = replace(new, terms=tuple(_mark_second(new.terms)))
+        deque(self._ask([text] if unmet else [], None), 0)
+        for number in unmet:
+            if isinstance(new := text.results[number], TranslatedSentence):  # else the translation stays
+                found[number] = replace(new, terms=tuple(map(_mark_second, new.terms)))
         return found
 
 
-def _mark_second(uses: Sequence[TermUse]) -> Iterator[TermUse]:
-    """Yield terms; those that are met were met by another search."""
-    for use in uses:
-        yield replace(use, status="second_search") if use.status in ("met", "other_form") else use
+def _mark_second(use: TermUse) -> TermUse:
+    """Return a term; one that is met was met by another search."""
+    return replace(use, status="second_search") if use.status in ("met", "other_form") else use
 
 
 def _link_by_order(translations: Sequence[Translation], wanted: Sequence[Collection[int]]) -> list[Links]:

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from docmt.core.errors import DocmtError
 from docmt.decoding.translation_results import (
     EngineUse,
     PreparedDocument,
     TermStatus,
     TermUse,
     TranslatedSentence,
+    UntranslatedSentence,
     WordLink,
 )
 from docmt.documents import unwrap_lines
@@ -25,35 +25,12 @@ from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, Turn, make_request
 from docmt.terms.matching import Occurrence, TermMatcher
 
+UNMET = ("lost", "forbidden")
+"""States of terms for which a sentence is asked again."""
 _MOST_QUESTIONS = 3
 """Requests for a sentence whose answers are wrong."""
 TOKEN_CHARACTERS = 3
 """Characters of a token, about."""
-
-
-class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt
-    """No answer for a sentence is a translation."""
-
-
-@dataclass
-class _Candidate:
-    """An answer that may be a translation."""
-
-    text: str
-    losses: Sequence[str]
-    uses: Sequence[TermUse]
-    log_probability: float | None
-    tokens: int
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """How much is wrong with it."""
-        return len(self.losses), len(self.unmet)
-
-    @property
-    def unmet(self) -> list[TermUse]:
-        """Terms that it lacks."""
-        return [use for use in self.uses if use.status in ("lost", "forbidden")]
 
 
 @dataclass(frozen=True)
@@ -86,8 +63,8 @@ class SentenceRequests:
         self, source: str, question: Question, cancelled: threading.Event
     ) -> tuple[TranslatedSentence, Sequence[str]]:
         """Return the translation of a sentence, and what it lacks. Raises DocmtError if no answer is one."""
-        occurrences, use, best, fault = self.find_terms(source), EngineUse(self.profile.name), None, ""
-        previous = None
+        occurrences, use, fault, previous = self.find_terms(source), EngineUse(self.profile.name), "", None
+        best, losses, rank = None, list[str](), (0, 0)
         for attempt in range(_MOST_QUESTIONS):
             if attempt:
                 question = Question(question.text, question.terms, fault=fault)  # apart from its document
@@ -107,38 +84,22 @@ class SentenceRequests:
             if fault := find_fault(answer, text, question.text, self.languages):
                 self.server.forget(path, body)
                 continue
-            candidate = self._make_candidate(source, text, answer, occurrences, attempt)
-            if best is None or candidate.rank < best.rank:
-                best = candidate
-            if not any(best.rank):
+            lacks = find_losses(source, text, self.languages, self.patterns) if self.protects else []
+            uses = self.check_terms(occurrences, text, source, attempt)
+            unmet = [_describe_unmet(each) for each in uses if each.status in UNMET]
+            if best is None or (len(lacks), len(unmet)) < rank:
+                # What was cut off the answer is in its log-probability, too.
+                scores = answer.scores if text == answer.text.strip() else ()
+                best = replace(make_sentence(source, text), score=sum(scores, 0.0), tokens=len(scores), terms=tuple(uses))
+                losses, rank = lacks, (len(lacks), len(unmet))
+            if not any(rank):
                 break
-            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet]
-            fault = f"it lacks {', '.join([*best.losses, *wanted])}"
+            fault = ", ".join([*lacks, *unmet])
         if best is None:
             raise UntranslatedSentence(
-                f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}"
+                f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}", use
             )
-        scored = best.log_probability is not None
-        return TranslatedSentence(
-            source,
-            best.text,
-            best.log_probability or 0.0,
-            *((0, len(source)), (0, len(best.text))),
-            tokens=best.tokens if scored else 0,
-            terms=tuple(best.uses),
-            engine=use,
-        ), best.losses
-
-    def _make_candidate(
-        self, source: str, text: str, answer: Answer, occurrences: Sequence[Occurrence], attempt: int
-    ) -> _Candidate:
-        """Return an answer with what is wrong with it."""
-        losses = find_losses(source, text, self.languages, self.patterns) if self.protects else []
-        # What was cut off the answer is in its log-probability, too.
-        score = answer.log_probability if text == answer.text.strip() else None
-        return _Candidate(
-            text, losses, self.check_terms(occurrences, text, source, attempt), score, answer.output_tokens
-        )
+        return replace(best, engine=use), losses
 
     def add_use(self, use: EngineUse, answer: Answer, requests: int) -> EngineUse:
         """Return what a sentence costs with another answer. requests: 0 for one that was kept."""
@@ -200,6 +161,11 @@ class SentenceRequests:
             place = text[slice(*match.span)] if match is not None and status != "protected" else ""
             uses.append(TermUse(occurrence.span, term.source, tuple(term.targets), place, status))
         return uses
+
+
+def _describe_unmet(use: TermUse) -> str:
+    """Return what is wrong with a term, for people and models."""
+    return f"it lacks {use.term} = {' | '.join(use.wanted)}" if use.wanted else f"it has a wrong word for {use.term}"
 
 
 def make_sentence(source: str, target: str) -> TranslatedSentence:

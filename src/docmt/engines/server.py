@@ -6,7 +6,6 @@ import json
 import logging
 import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ class Server:
 
     profile: EngineProfile
     client: HttpClient
-    answers: OrderedDict[bytes, Answer] = field(default_factory=OrderedDict)
+    answers: dict[bytes, Answer] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     error: EngineUnavailable | None = None
     rests_until: float = 0.0
@@ -57,7 +56,6 @@ class Server:
         key = _make_key(path, body)
         with self.lock:
             if key in self.answers:
-                self.answers.move_to_end(key)
                 return self.answers[key], 0
             if not (self.is_told or self.profile.is_local):
                 _log.warning("%s: texts leave this machine, to %s", self.profile.name, self.profile.url)
@@ -66,7 +64,7 @@ class Server:
         with self.lock:
             self.answers[key] = answer
             if len(self.answers) > _MOST_ANSWERS:
-                self.answers.popitem(last=False)
+                del self.answers[next(iter(self.answers))]
         return answer, 1
 
     def forget(self, path: str, body: dict[str, Any]) -> None:
@@ -89,23 +87,22 @@ class Server:
             )
 
     def load_aligner(self) -> Translator | None:
-        """Return the model that links words, or None. Raises DocmtError if the profile names one that is not there."""
+        """Return the model that links words, or None, which is told once."""
         if self.has_aligner is None:
-            name, (source, target) = self.profile.aligner, map(primary_language, self.profile.languages)
+            pair = "-".join(map(primary_language, self.profile.languages))
             path: Any = None
-            if name == "auto":
-                path = find_named_model(f"{source}-{target}-sentence") or find_named_model(f"{source}-{target}")
-            elif name != "none":
-                path = name
+            if self.profile.aligner == "auto":
+                path = find_named_model(f"{pair}-sentence") or find_named_model(pair)
+            elif self.profile.aligner != "none":
+                path = self.profile.aligner
             if path is not None:
                 from docmt.decoding import Translator  # torch loads slowly
 
                 self.aligner = Translator(path)
             else:
                 _log.warning(
-                    "no model links words of %s-%s: markup is placed by the order of words (aligner: NAME in the "
-                    "profile names one)",
-                    *(source, target),
+                    f"no model links words of {pair}: markup is placed by the order of words (aligner: NAME in the "
+                    "profile names one)"
                 )
             self.has_aligner = path is not None
         return self.aligner
