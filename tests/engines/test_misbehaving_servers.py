@@ -15,6 +15,7 @@ from fake_server import serving, translate_words, write_profile
 from docmt.documents import Document
 from docmt.engines import EndpointTranslator, http_client
 from docmt.engines.http_client import EngineUnavailable, HttpClient
+from docmt.terms import Glossary
 
 SOURCES = [
     "The old harbour of the town was very quiet.",
@@ -445,3 +446,64 @@ def test_right_answers_are_not_refused(source, answer, languages, tmp_path):
         outcome = translate(profile(tmp_path, fake, prompt={"turn": "{text}"}, **codes), [source])
     assert outcome.errors == {} and len(fake.requests) == 1
     assert outcome.targets == [answer.strip().strip("'" if "'L" in answer else " ")]
+
+
+@pytest.mark.parametrize(
+    ("source", "answer", "languages"),
+    [
+        ("Il travaille comme ingénieur IA.", "He works as an AI engineer.", ("fr", "en")),
+        ("En tant qu'IA, je ne peux pas vous aider.", "As an AI, I cannot help you.", ("fr", "en")),
+        ("Voici la traduction du contrat.", "Here is the translation of the contract.", ("fr", "en")),
+        ("Photo: John Smith, Mary Jones, Peter Brown", "Photo: John Smith, Mary Jones, Peter Brown.", ("en", "fr")),
+        ("Bread & water and/or wine / beer.", "Pain et eau et/ou vin ou bière.", ("en", "fr")),
+        ("It was built in the 19th century.", "Il fut construit au XIXe siècle.", ("en", "fr")),
+        ("It costs 10,000 dollars.", "这要一万美元。", ("en", "zh")),
+        ("About 1.5 billion people live there.", "约15亿人住在那里。", ("en", "zh")),
+        ("人民大会堂和国家博物馆", "人民大会堂和国家博物馆", ("zh", "ja")),
+        (
+            "Er rief »What is it that you and the others would have?« laut.",
+            "Il cria « What is it that you and the others would have? »",
+            ("de", "fr"),
+        ),
+    ],
+)
+def test_right_answers_that_look_wrong_are_taken_at_once(source, answer, languages, tmp_path):
+    with serving(lambda text, number: answer) as fake:
+        codes = dict(zip(("source_language", "target_language"), languages, strict=True))
+        outcome = translate(profile(tmp_path, fake, prompt={"turn": "{text}"}, **codes), [source])
+    assert outcome == ([answer], {}, "", []) and len(fake.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "answer", "languages", "reason"),
+    [
+        ("天高皇帝远，海阔凭鱼跃。", "天高皇帝远，海阔凭鱼跃。", ("zh", "en"), "it is the sentence itself"),
+        ("これは新しい本です。", "これは新しい本です。", ("ja", "en"), "it is the sentence itself"),
+        ("هذا كتاب جديد عن تاريخ المدينة", "هذا كتاب جديد عن تاريخ المدينة", ("ar", "en"), "it is the sentence itself"),
+        ("天高皇帝远，海阔凭鱼跃。", "翻译：天高皇帝远，海阔凭鱼跃。", ("zh", "en"), "it repeats the sentence"),
+        ("Elle est là.", "Here is the translation: She is there.", ("fr", "en"), "it is a remark"),
+        ("Elle est là.", "As an AI language model, I cannot translate it.", ("fr", "en"), "it is a remark"),
+    ],
+)
+def test_wrong_answers_of_other_languages_are_refused(source, answer, languages, reason, tmp_path):
+    with serving(lambda text, number: answer) as fake:
+        codes = dict(zip(("source_language", "target_language"), languages, strict=True))
+        outcome = translate(profile(tmp_path, fake, **codes), [source])
+    assert outcome.targets == [None] and reason in outcome.errors[0]
+
+
+def test_a_model_is_told_which_numbers_it_adds(tmp_path):
+    answers = ["Il y a 21 portes.", "Il y a 70 portes."]
+    with serving(lambda text, number: answers[number - 1]) as fake:
+        assert translate(profile(tmp_path, fake), ["There are 70 doors."]) == ([answers[1]], {}, "", [])
+    assert "it lacks 70, it adds 21" in fake.requests[1]["messages"][-1]["content"]
+
+
+def test_a_model_is_told_of_a_forbidden_word(tmp_path):
+    (tmp_path / "terms.json").write_text(json.dumps([{"source": "house", "forbidden": ["maison"]}]))
+    answers = ["La maison.", "Le logis."]
+    with serving(lambda text, number: answers[number - 1]) as fake:
+        terms = Glossary.read(tmp_path / "terms.json", languages=("en", "fr"))
+        translator = EndpointTranslator(profile(tmp_path, fake)).with_terms(terms)
+        assert translator.translate("The house.") == "Le logis."
+    assert "it has a wrong word for house" in fake.requests[1]["messages"][-1]["content"]
