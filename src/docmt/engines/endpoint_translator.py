@@ -48,8 +48,8 @@ from docmt.terms.memory import Memory
 
 _LOOK_SECONDS = 0.05
 """Time between two looks at whether anybody still waits."""
-_SHOWN_REQUESTS, _TOKEN_CHARACTERS = 2, 4
-"""Requests of a preview, and characters of a token, about."""
+_SHOWN_REQUESTS = 2
+"""Requests of a preview."""
 
 
 class EndpointTranslator(DocumentTranslator):
@@ -125,8 +125,8 @@ class EndpointTranslator(DocumentTranslator):
                 request = json.dumps(body, ensure_ascii=False, indent=1)
                 if len(shown) < _SHOWN_REQUESTS:
                     shown.append(f"POST {self.profile.url.rstrip('/')}{path}\n{request}\n")
-                tokens = len(request) // _TOKEN_CHARACTERS, len(source) // _TOKEN_CHARACTERS
-                use = self._requests.add_use(use, Answer("", *tokens), 1)
+                answer = Answer("", len(request) // TOKEN_CHARACTERS, len(source) // TOKEN_CHARACTERS)
+                use = self._requests.add_use(use, answer, 1)
         return "\n".join([*shown, f"estimate: {use}"])
 
     def translate_next(self, documents: Sequence[OpenText], tokens: int) -> list[PartialTranslation]:

@@ -90,7 +90,8 @@ class SentenceRequests:
             if best is None or (len(lacks), len(unmet)) < rank:
                 # What was cut off the answer is in its log-probability, too.
                 scores = answer.scores if text == answer.text.strip() else ()
-                best = replace(make_sentence(source, text), score=sum(scores, 0.0), tokens=len(scores), terms=tuple(uses))
+                best = replace(make_sentence(source, text), score=sum(scores, 0.0), tokens=len(scores))
+                best = replace(best, terms=tuple(uses))
                 losses, rank = lacks, (len(lacks), len(unmet))
             if not any(rank):
                 break
