@@ -507,3 +507,11 @@ def test_a_model_is_told_of_a_forbidden_word(tmp_path):
         translator = EndpointTranslator(profile(tmp_path, fake)).with_terms(terms)
         assert translator.translate("The house.") == "Le logis."
     assert "it has a wrong word for house" in fake.requests[1]["messages"][-1]["content"]
+
+
+def test_a_server_that_takes_no_request_ends_the_work(tmp_path):
+    answer = status(400, '{"error": {"message": "Unsupported parameter: max_tokens"}}')
+    with serving(lambda text, number: answer) as fake:
+        outcome = translate(profile(tmp_path, fake), SOURCES * 50)
+    assert len(fake.requests) == 12 and 3 <= len(outcome.errors) <= 5
+    assert outcome.end.startswith("p takes no request: it answers 400, Unsupported parameter: max_tokens: see what")

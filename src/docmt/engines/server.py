@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.checkpoint.model_names import find_named_model
 from docmt.core.errors import DocmtError
-from docmt.engines.http_client import EngineUnavailable, HttpClient
+from docmt.engines.http_client import EngineUnavailable, HttpClient, RefusedRequest
 from docmt.engines.profile import EngineProfile
 from docmt.engines.services import Answer
 from docmt.formats.language_codes import is_same_language, primary_language
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _REST_SECONDS = 10.0
 """How long a server that did not answer is not asked again."""
+_MOST_REFUSED = 12
+"""Requests in a row whose refusal is no matter of their sentences."""
 _MOST_ANSWERS = 4096
 """Answers that are kept, because a document may be tried again."""
 _log = logging.getLogger(__name__)
@@ -37,6 +39,8 @@ class Server:
     lock: threading.Lock = field(default_factory=threading.Lock)
     error: EngineUnavailable | None = None
     rests_until: float = 0.0
+    refused: int = 0
+    """requests in a row that the server did not take"""
     is_told: bool = False
     aligner: Translator | None = None
     has_aligner: bool | None = None
@@ -60,7 +64,15 @@ class Server:
             if not (self.is_told or self.profile.is_local):
                 _log.warning("%s: texts leave this machine, to %s", self.profile.name, self.profile.url)
             self.is_told = True
-        answer = self.client.post(path, body, cancelled)
+        try:
+            answer = self.client.post(path, body, cancelled)
+        except RefusedRequest as error:
+            self.refused += 1
+            if self.refused < _MOST_REFUSED:
+                raise
+            advice = "see what the server says and correct the profile"
+            raise EngineUnavailable(f"{self.profile.name} takes no request: {error}: {advice}") from None
+        self.refused = 0
         with self.lock:
             self.answers[key] = answer
             if len(self.answers) > _MOST_ANSWERS:
