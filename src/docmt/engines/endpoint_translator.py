@@ -26,7 +26,7 @@ from docmt.decoding.translation_results import (
     PartialTranslation,
     PreparedDocument,
     ResumePoint,
-    TermUse,
+    TermStatus,
     TranslatedSentence,
     Translation,
     UntranslatedSentence,
@@ -48,6 +48,8 @@ from docmt.terms.memory import Memory
 
 _LOOK_SECONDS = 0.05
 """Time between two looks at whether anybody still waits."""
+_SECOND: dict[TermStatus, TermStatus] = {"met": "second_search", "other_form": "second_search"}
+"""States of terms that another search met."""
 _SHOWN_REQUESTS = 2
 """Requests of a preview."""
 
@@ -146,22 +148,16 @@ class EndpointTranslator(DocumentTranslator):
     ) -> list[Translation]:
         """See `DocumentTranslator.translate_all`."""
         opened = list(map(self.open, check_documents(documents)))
-        done = [list[PartialTranslation]() for _ in opened]
+        rows, missing = [list[TranslatedSentence]() for _ in opened], [list[int]() for _ in opened]
         for part in chain.from_iterable(self._stream(opened)):
-            if part.error is not None:
-                rows = [row for each in chain(*done) for row in each.translation or ()]
-                results = [*rows, part.error, *(row for each in opened for row in each.results.values())]
+            if part.translation is None:
+                results = [*chain(*rows), part.error, *chain(*(each.results.values() for each in opened))]
                 use = sum_uses(getattr(each, "engine", None) for each in results)
                 raise UntranslatedSentence(f"sentence {part.first + 1}: {part.error}", use)
-            done[part.document].append(part)
-        return [
-            make_translation(
-                document.document,
-                [row for part in parts for row in part.translation or ()],
-                [part.first + n for part in parts if part.translation for n in part.translation.missing],
-            )
-            for document, parts in zip(opened, done, strict=True)
-        ]
+            rows[part.document] += part.translation.sentences
+            missing[part.document] += (part.first + number for number in part.translation.missing)
+        triples = zip(opened, rows, missing, strict=True)
+        return [make_translation(each.document, sentences, numbers) for each, sentences, numbers in triples]
 
     def stream_parts(
         self,
@@ -265,12 +261,9 @@ class EndpointTranslator(DocumentTranslator):
 
     def align(self, translations: Sequence[Any], sentences: Sequence[Collection[int]] | None = None) -> list[Any]:
         """Return translations with the links of their words, by a model of docmt, or else by the order of words."""
-        aligner = self._requests.server.load_aligner()
-        return (
-            align_selected(_link_by_order, translations, sentences)
-            if aligner is None
-            else aligner.align(translations, sentences)
-        )
+        if aligner := self._requests.server.load_aligner():
+            return aligner.align(translations, sentences)
+        return align_selected(_link_by_order, translations, sentences)
 
     def with_terms(
         self, terms: Terms | TermMatcher | None, mode: TermMode = "prefer", consistent: bool = False
@@ -306,27 +299,17 @@ class EndpointTranslator(DocumentTranslator):
         deque(self._ask([text] if unmet else [], None), 0)
         for number in unmet:
             if isinstance(new := text.results[number], TranslatedSentence):  # else the translation stays
-                found[number] = replace(new, terms=tuple(map(_mark_second, new.terms)))
+                uses = [replace(use, status=_SECOND.get(use.status, use.status)) for use in new.terms]
+                found[number] = replace(new, terms=tuple(uses))
         return found
-
-
-def _mark_second(use: TermUse) -> TermUse:
-    """Return a term; one that is met was met by another search."""
-    return replace(use, status="second_search") if use.status in ("met", "other_form") else use
 
 
 def _link_by_order(translations: Sequence[Translation], wanted: Sequence[Collection[int]]) -> list[Links]:
     """Return links of each target word to the source word at the same share of the sentence."""
-    links = []
-    for translation, numbers in zip(translations, wanted, strict=True):
-        rows: Links = {}
-        for number in numbers:
-            sentence = translation.sentences[number]
-            sources, targets = find_words(sentence.source), find_words(sentence.target)
-            rows[number] = tuple(
-                WordLink(sources[n * len(sources) // len(targets)], target, 1.0, True)
-                for n, target in enumerate(targets)
-                if sources
-            )
-        links.append(rows)
-    return links
+
+    def link(sentence: TranslatedSentence) -> tuple[WordLink, ...]:
+        sources, targets = find_words(sentence.source), find_words(sentence.target)
+        places = enumerate(targets) if sources else ()
+        return tuple(WordLink(sources[n * len(sources) // len(targets)], word, 1.0, True) for n, word in places)
+
+    return [{n: link(each.sentences[n]) for n in rows} for each, rows in zip(translations, wanted, strict=True)]

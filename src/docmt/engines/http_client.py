@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from io import BufferedReader, RawIOBase
@@ -215,13 +216,8 @@ def _read_lines(response: HTTPResponse) -> Iterator[bytes]:
 
 def _read_retry_after(value: str | None) -> float:
     """Return the seconds of a Retry-After header, 0 for none."""
-    if not value:
-        return 0.0
-    try:
-        return float(value)
-    except ValueError:
-        pass
-    try:
-        return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
-    except (TypeError, ValueError, OverflowError):
-        return 0.0
+    with suppress(ValueError):
+        return float(value or 0)
+    with suppress(TypeError, ValueError, OverflowError):
+        return max(parsedate_to_datetime(value or "").timestamp() - time.time(), 0.0)
+    return 0.0

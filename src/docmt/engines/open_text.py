@@ -115,7 +115,7 @@ class OpenText:
         """Return the parts that are finished, as those of this document number."""
         parts = []
         while (first := self.point.sentences) in self.results:
-            rows = [self.results.pop(first)]
+            rows: list[Any] = [self.results.pop(first)]
             while isinstance(rows[-1], TranslatedSentence) and isinstance(
                 self.results.get(first + len(rows)), TranslatedSentence
             ):
@@ -124,7 +124,8 @@ class OpenText:
             self.point = ResumePoint(stop, self._make_history(stop))
             source = self.document.slice(first, stop)
             error = rows[0] if isinstance(rows[0], UntranslatedSentence) else None
-            made = None if error else self._make_translation(source, first, rows)
+            lossy = {n - first for n in self.lossy} & set(range(len(rows)))
+            made = None if error else make_translation(source, rows, sorted(lossy | self.find_missing(rows)))
             parts.append(PartialTranslation(number, first, source, self.point, made, error))
         return parts
 
@@ -133,11 +134,6 @@ class OpenText:
         first = max(stop - self.requests.profile.context.sentences, 0)
         self.targets = {n: text for n, text in self.targets.items() if n >= first}
         return [[list(self.targets.get(n, "").encode())] for n in range(first, stop)]
-
-    def _make_translation(self, source: Document, first: int, rows: Sequence[Any]) -> Translation:
-        """Return the translation of consecutive sentences."""
-        missing = {n - first for n in self.lossy} & set(range(len(rows))) | self.find_missing(rows)
-        return make_translation(source, rows, sorted(missing))
 
 
 def divide_source(document: Document, most: int) -> list[tuple[int, str]]:
