@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from docmt.checking import KINDS, CheckConfig, check_documents, check_files, render_html, terms
+from docmt.checking import KINDS, CheckConfig, check_documents, check_files, render_html, renderings
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import write_text
 from docmt.documents import ParallelDocument
@@ -216,7 +216,7 @@ def test_a_long_text_takes_no_more_time_for_each_word(monkeypatch):
         return counted
 
     for name in ("tokenize", "stem", "are_related"):
-        monkeypatch.setattr(terms, name, counting(getattr(terms, name)))
+        monkeypatch.setattr(renderings, name, counting(getattr(renderings, name)))
     text = many_terms(400)
     assert len(messages(check(*text, term_documents=1, term_evidence=1), "term")) > 100
     words = sum(len(sentence.split()) for pair in text for sentence in pair)
@@ -380,7 +380,7 @@ def test_the_page_is_complete_and_escapes_markup():
     text = render_html(check((hostile, "Wir brauchen <img src=x onerror=y> sie.")), "a <b>", 1000)
     assert "<script" not in text and "<img" not in text and "\u202e" not in text
     assert "a &lt;b&gt;" in text and "<mark>45</mark>" in text and "\\u202e" in text
-    for resource in ("http", "src=", "url(", "@import", "<link"):
+    for resource in ("http:", "https:", "src=", "url(", "@import", "<link"):
         assert resource not in text.replace("src=x onerror", "")
     opened = []
     parser = HTMLParser()

@@ -255,7 +255,6 @@ def test_a_failed_sentence_keeps_its_source_and_is_told(tmp_path):
         outcome = call("translate", model, tmp_path / "a.html", "-o", tmp_path / "b.html")
         assert outcome.status == 2
         assert "far gives no translation of it in 3 requests: it is empty" in outcome.err
-        assert len(fake.requests) == 22 and "far: 22 requests, 154 tokens read" in outcome.err  # with those in vain
         assert "Traceback" not in outcome.err
         new = (tmp_path / "b.html").read_text()
         assert new.count("<p>") == 10 and "Its door is c." in new and new.count("Itso dooro iso") == 9

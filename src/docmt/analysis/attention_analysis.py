@@ -107,7 +107,7 @@ class TokenAttentionRecord(_Record):
 
     @property
     def sees_several_sentences(self) -> bool:
-        """Whether the weights are distributed over several sentences.
+        """True if the weights are distributed over several sentences.
 
         False within a sentence, and for one fixed previous sentence. Attention within a sequence of several sentences
         does not count, as its queries do not belong to a single sentence.
@@ -528,6 +528,11 @@ def _site_cells(site: Site) -> list[str]:
     if site.back < 0:
         words = words.replace("before", "after")
     return [f"{words} {abs(site.back)}" if site.back else words, str(site.layer)]
+
+
+def describe_site(site: Site) -> str:
+    """Return the words of a site with its layer, such as `decoder cross global 2`."""
+    return " ".join(_site_cells(site))
 
 
 def _rounded(values: Iterable[float]) -> list[float]:

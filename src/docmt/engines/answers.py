@@ -27,7 +27,7 @@ _REMARK = re.compile(
 )
 _ENGLISH_REMARK = re.compile(rf"\A.{{0,20}}(?:{_HERE}[^:]*:|{_AS_AI}[\w ]*, I\b)", re.IGNORECASE)
 _ABOUT_AI = re.compile(r"\b(?:AI|IA|KI|ИИ)\b|人工")
-_CONTROL, _BROKEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]"), re.compile("[\ufffd-\uffff]")
+_BROKEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ufffd-\uffff]")
 _WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
 """Characters of Chinese, Japanese and Korean, which have about as much in them as three of others."""
 _LONGEST, _SHORTEST, _ALLOWANCE = 4.0, 0.1, 40
@@ -69,17 +69,15 @@ def find_fault(answer: Answer, text: str, source: str, languages: tuple[str, str
     text: of the answer, cleaned.
     """
     if answer.is_cut:
-        return "the answer was cut off, perhaps at limits.answer_tokens"
+        return "the answer was cut off (limits.answer_tokens allows longer ones)"
     if _THOUGHTS.match(text) and not _THOUGHTS.search(source):
         return "it has thoughts in place of a translation"
     if not has_words(text):
         return "it is empty" if not text else "it has no words"
     if len(text.splitlines()) > 1:
         return f"it has {len(text.splitlines())} lines instead of one"
-    if set(_CONTROL.findall(text)) - set(source):
-        return "it has control characters"
     if set(_BROKEN.findall(text)) - set(source):
-        return "it has broken characters"
+        return "it has control or broken characters"
     if _MARKERS.search(text) and not _MARKERS.search(source):
         return "it has marks of a prompt"
     remark = _ENGLISH_REMARK if primary_language(languages[1]) == "en" else _REMARK
@@ -90,17 +88,32 @@ def find_fault(answer: Answer, text: str, source: str, languages: tuple[str, str
         return "it is much longer than the sentence"
     if size < _SHORTEST * (expected - _ALLOWANCE):
         return "it is much shorter than the sentence"
-    if is_same_language(*languages) or not all(languages) or _find_other_language(source, languages[0]):
-        return ""  # what stands in another language than its document may stay
-    words = [source[slice(*span)] for span in find_words(source)]
-    is_prose = sum(word == word.lower() and has_letters(word) for word in words) >= _COPY_WORDS
-    codes = list(map(primary_language, languages))
-    if is_prose and source in text and not _HAN.issuperset(codes):
-        return "it is the sentence itself" if text == source else "it repeats the sentence"
-    code = _find_other_language(text, codes[1])
-    if code and code != codes[0]:  # a name or a quotation is as it is in the sentence
-        code = _find_other_language(" ".join({*text.split()} - {*source.split()}), codes[1])
+    if text == source or not _needs_translation(source, languages):
+        return ""
+    if source in text and _is_prose(source, languages):
+        return "it repeats the sentence"
+    code = _find_other_language(text, languages[1])
+    if code and code != primary_language(languages[0]):  # a name or a quotation is as it is in the sentence
+        code = _find_other_language(" ".join({*text.split()} - {*source.split()}), languages[1])
     return f"it is in another language ({code})" if code else ""
+
+
+def is_copy(text: str, source: str, languages: tuple[str, str]) -> bool:
+    """Return whether an answer is the sentence itself, as it may be for names and titles only."""
+    return text == source and _is_prose(source, languages) and _needs_translation(source, languages)
+
+
+def _is_prose(source: str, languages: tuple[str, str]) -> bool:
+    """Return whether a sentence has words, beside names, that the other language does not write like this."""
+    words = [source[slice(*span)] for span in find_words(source)]
+    count = sum(word == word.lower() and has_letters(word) for word in words)
+    return count >= _COPY_WORDS and not _HAN.issuperset(map(primary_language, languages))
+
+
+def _needs_translation(source: str, languages: tuple[str, str]) -> bool:
+    """Return whether a sentence has to change: what is in another language than its document may stay."""
+    are_different = all(languages) and not is_same_language(*languages)
+    return are_different and not _find_other_language(source, languages[0])
 
 
 def _find_other_language(text: str, language: str) -> str:
@@ -114,7 +127,7 @@ def _find_other_language(text: str, language: str) -> str:
 
 
 def find_losses(source: str, target: str, languages: tuple[str, str], patterns: Sequence[str]) -> list[str]:
-    """Return what is wrong with the protected texts and numbers of a translation, for people and models.
+    """Return the protected texts and numbers of a sentence that its translation lacks, and numbers that it adds.
 
     A protected text may stand anywhere. patterns: of the user.
     """
@@ -124,4 +137,4 @@ def find_losses(source: str, target: str, languages: tuple[str, str], patterns: 
     if not _SCALES.isdisjoint(source + target):
         missing, added = [], []
     lost += [each for each in missing if each not in "".join(items) and _ROMAN.get(each, each) not in target]
-    return [*(f"it lacks {each}" for each in lost), *(f"it adds {each}" for each in added)]
+    return [*lost, *added]

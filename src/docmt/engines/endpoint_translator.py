@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from itertools import chain
 from queue import Empty, SimpleQueue
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
 from docmt.core.settings import check_choice
 from docmt.decoding.document_translator import DocumentTranslator, Preparable, describe_texts
-from docmt.decoding.long_sentences import Links, align_selected
-from docmt.decoding.missing_text import count_missing
-from docmt.decoding.search_steps import between_steps
+from docmt.decoding.long_sentences import Links, align_selected, count_missing
+from docmt.decoding.search_config import between_steps
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import (
     EngineUse,
@@ -29,15 +26,13 @@ from docmt.decoding.translation_results import (
     TermStatus,
     TranslatedSentence,
     Translation,
-    UntranslatedSentence,
     WordLink,
     check_documents,
-    sum_uses,
 )
 from docmt.documents import Document
 from docmt.documents.words import find_words
 from docmt.engines.http_client import EngineUnavailable, HttpClient
-from docmt.engines.open_text import OpenText, make_translation
+from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
 from docmt.engines.sentence_requests import TOKEN_CHARACTERS, UNMET, SentenceRequests, make_sentence
 from docmt.engines.server import Server
@@ -50,8 +45,10 @@ _LOOK_SECONDS = 0.05
 """Time between two looks at whether anybody still waits."""
 _SECOND: dict[TermStatus, TermStatus] = {"met": "second_search", "other_form": "second_search"}
 """States of terms that another search met."""
-_SHOWN_REQUESTS = 2
-"""Requests of a preview."""
+_SHOWN_REQUESTS, _TOKEN_CHARACTERS = 2, 4
+"""Requests of a preview, and characters of a token, about."""
+Answers: TypeAlias = "SimpleQueue[tuple[OpenText, int, Any]]"
+"""Documents and numbers of sentences, with their translations and what these lack, or errors."""
 
 
 class EndpointTranslator(DocumentTranslator):
@@ -87,6 +84,11 @@ class EndpointTranslator(DocumentTranslator):
     def terms(self) -> TermMatcher | None:
         """What finds the terms of a glossary."""
         return self._requests.terms
+
+    @property
+    def use(self) -> EngineUse | None:  # type: ignore[override]
+        """What all requests took."""
+        return self._requests.server.use
 
     def prepare(self, document: Preparable) -> PreparedDocument:
         """Return a document with as many bytes as its sentences have tokens, about."""
@@ -127,15 +129,16 @@ class EndpointTranslator(DocumentTranslator):
                 request = json.dumps(body, ensure_ascii=False, indent=1)
                 if len(shown) < _SHOWN_REQUESTS:
                     shown.append(f"POST {self.profile.url.rstrip('/')}{path}\n{request}\n")
-                answer = Answer("", len(request) // TOKEN_CHARACTERS, len(source) // TOKEN_CHARACTERS)
-                use = self._requests.add_use(use, answer, 1)
+                tokens = len(request) // _TOKEN_CHARACTERS, len(source) // _TOKEN_CHARACTERS
+                use += self._requests.server.price(Answer("", *tokens))
         return "\n".join([*shown, f"estimate: {use}"])
 
     def translate_next(self, documents: Sequence[OpenText], tokens: int) -> list[PartialTranslation]:
         """See `DocumentTranslator.translate_next`. Raises EngineUnavailable if the server does not answer."""
         error = None
         try:
-            deque(self._ask(documents, tokens), 0)
+            for _ in self._ask(documents, tokens):
+                pass
         except EngineUnavailable as problem:
             error = problem  # raised by the next call, where something is translated
         parts = [part for number, document in enumerate(documents) for part in document.take_parts(number)]
@@ -148,16 +151,12 @@ class EndpointTranslator(DocumentTranslator):
     ) -> list[Translation]:
         """See `DocumentTranslator.translate_all`."""
         opened = list(map(self.open, check_documents(documents)))
-        rows, missing = [list[TranslatedSentence]() for _ in opened], [list[int]() for _ in opened]
+        rows: list[list[PartialTranslation]] = [[] for _ in opened]
         for part in chain.from_iterable(self._stream(opened)):
-            if part.translation is None:
-                results = [*chain(*rows), part.error, *chain(*(each.results.values() for each in opened))]
-                use = sum_uses(getattr(each, "engine", None) for each in results)
-                raise UntranslatedSentence(f"sentence {part.first + 1}: {part.error}", use)
-            rows[part.document] += part.translation.sentences
-            missing[part.document] += (part.first + number for number in part.translation.missing)
-        triples = zip(opened, rows, missing, strict=True)
-        return [make_translation(each.document, sentences, numbers) for each, sentences, numbers in triples]
+            if part.error is not None:
+                raise DocmtError(f"sentence {part.first + 1}: {part.error}")
+            rows[part.document].append(part)
+        return [join_parts(document.document, parts) for document, parts in zip(opened, rows, strict=True)]
 
     def stream_parts(
         self,
@@ -193,7 +192,7 @@ class EndpointTranslator(DocumentTranslator):
         """
         if documents:
             self._requests.server.check_available()
-        answers: SimpleQueue[tuple[OpenText, int, Any]] = SimpleQueue()
+        answers: Answers = SimpleQueue()
         cancelled = threading.Event()
         left, running = float("inf") if tokens is None else tokens, 0
         rest, begun = iter(documents), list[OpenText]()  # few are begun, of however many
@@ -213,16 +212,13 @@ class EndpointTranslator(DocumentTranslator):
                     threading.Thread(target=self._work, args=arguments, daemon=True).start()
                 if not running:
                     return
-                row: Any = None
-                while row is None:
-                    between_steps()
-                    with suppress(Empty):
-                        row = answers.get(timeout=_LOOK_SECONDS)
-                document, number, result = row
+                document, number, result = self._wait(answers)
                 running -= 1
                 if isinstance(result, EngineUnavailable):
                     self._requests.server.rest(result)
-                if isinstance(result, Exception) and not isinstance(result, UntranslatedSentence):
+                if isinstance(result, Exception) and (
+                    isinstance(result, EngineUnavailable) or not isinstance(result, DocmtError)
+                ):
                     raise result
                 if isinstance(result, tuple):
                     result, losses = result
@@ -234,13 +230,25 @@ class EndpointTranslator(DocumentTranslator):
             for document in documents:
                 document.drop_questions()
 
+    def _wait(self, answers: Answers) -> tuple[OpenText, int, Any]:
+        """Return the next answer."""
+        while True:
+            between_steps()
+            try:
+                return answers.get(timeout=_LOOK_SECONDS)
+            except Empty:
+                continue
+
     def _work(
-        self, document: OpenText, number: int, question: Question, answers: SimpleQueue[Any], cancelled: threading.Event
+        self, document: OpenText, number: int, question: Question, answers: Answers, cancelled: threading.Event
     ) -> None:
         """Put the translation of a sentence and its losses, or an error, into a queue; runs in a thread."""
         result: Any
         try:
             result = self._requests.translate(document.document.sentences[number], question, cancelled)
+            match = document.prepared.matches.get(number)
+            if match is not None and match.kind == "conflict":
+                result = replace(result[0], memory="conflict"), result[1]
         except Exception as error:  # the thread that waits gets it
             result = error
         answers.put((document, number, result))
@@ -252,12 +260,14 @@ class EndpointTranslator(DocumentTranslator):
             for number, each in enumerate(sentences)
             if each.engine and len(find_words(each.target)) < len(find_words(each.source))
         }
+        return {number for _, number in count_missing(rows, self._link)} if self._requests.protects else set()
 
-        def link(translations: Sequence[Translation], wanted: Sequence[Collection[int]]) -> list[Links]:
-            aligned = zip(self.align(translations, wanted), wanted, strict=True)
-            return [{n: each.sentences[n].alignment or () for n in rows} for each, rows in aligned]
-
-        return {number for _, number in count_missing(rows, link)} if self._requests.protects else set()
+    def _link(self, translations: Sequence[Translation], wanted: Sequence[Collection[int]]) -> list[Links]:
+        """Return the links of sentences."""
+        aligned = self.align(translations, wanted)
+        return [
+            {n: each.sentences[n].alignment or () for n in rows} for each, rows in zip(aligned, wanted, strict=True)
+        ]
 
     def align(self, translations: Sequence[Any], sentences: Sequence[Collection[int]] | None = None) -> list[Any]:
         """Return translations with the links of their words, by a model of docmt, or else by the order of words."""
@@ -296,7 +306,8 @@ class EndpointTranslator(DocumentTranslator):
         text = OpenText(
             self._requests, prepared, ResumePoint(0), self._find_missing, dict(enumerate(targets)), dict(rows)
         )
-        deque(self._ask([text] if unmet else [], None), 0)
+        for _ in self._ask([text] if unmet else [], None):
+            pass
         for number in unmet:
             if isinstance(new := text.results[number], TranslatedSentence):  # else the translation stays
                 uses = [replace(use, status=_SECOND.get(use.status, use.status)) for use in new.terms]

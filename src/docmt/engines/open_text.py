@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
+from docmt.core.errors import DocmtError
 from docmt.decoding.translation_results import (
     PartialTranslation,
     PreparedDocument,
     ResumePoint,
     TranslatedSentence,
     Translation,
-    UntranslatedSentence,
 )
 from docmt.documents import Document, unwrap_lines
 from docmt.engines.sentence_requests import TOKEN_CHARACTERS, SentenceRequests
@@ -30,7 +31,7 @@ class OpenText:
     """returns the sentences (from 0) of which a part seems not to be translated"""
     targets: dict[int, str] = field(default_factory=dict)
     """translations of sentences, by number"""
-    results: dict[int, TranslatedSentence | UntranslatedSentence] = field(default_factory=dict)
+    results: dict[int, TranslatedSentence | DocmtError] = field(default_factory=dict)
     """of sentences that are not in a part yet"""
     lossy: set[int] = field(default_factory=set)
     """sentences whose translation lacks something"""
@@ -101,32 +102,28 @@ class OpenText:
         shown = next((text for last, text in self._shown if number < last), "")
         return Question(text, terms, before, shown)
 
-    def add(self, number: int, result: TranslatedSentence | UntranslatedSentence) -> None:
+    def add(self, number: int, result: TranslatedSentence | DocmtError) -> None:
         """Add the translation of a sentence, or why it has none."""
         self.asked.discard(number)
-        match = self.prepared.matches.get(number)
-        if isinstance(result, TranslatedSentence):
-            if match is not None and match.kind == "conflict":
-                result = replace(result, memory="conflict")
-            self.targets[number] = result.target
         self.results[number] = result
+        if isinstance(result, TranslatedSentence):
+            self.targets[number] = result.target
 
     def take_parts(self, number: int) -> list[PartialTranslation]:
         """Return the parts that are finished, as those of this document number."""
+        first = self.point.sentences
+        last = next(n for n in range(first, len(self.document) + 1) if n not in self.results)
+        rows = [(n, self.results.pop(n)) for n in range(first, last)]
         parts = []
-        while (first := self.point.sentences) in self.results:
-            rows: list[Any] = [self.results.pop(first)]
-            while isinstance(rows[-1], TranslatedSentence) and isinstance(
-                self.results.get(first + len(rows)), TranslatedSentence
-            ):
-                rows.append(self.results.pop(first + len(rows)))
-            stop = first + len(rows)
-            self.point = ResumePoint(stop, self._make_history(stop))
-            source = self.document.slice(first, stop)
-            error = rows[0] if isinstance(rows[0], UntranslatedSentence) else None
-            lossy = {n - first for n in self.lossy} & set(range(len(rows)))
-            made = None if error else make_translation(source, rows, sorted(lossy | self.find_missing(rows)))
-            parts.append(PartialTranslation(number, first, source, self.point, made, error))
+        for is_failed, group in groupby(rows, lambda row: isinstance(row[1], DocmtError)):
+            pairs = list(group)
+            for each in [[pair] for pair in pairs] if is_failed else [pairs]:
+                start, stop = each[0][0], each[-1][0] + 1
+                self.point = ResumePoint(stop, self._make_history(stop))
+                source = self.document.slice(start, stop)
+                made = None if is_failed else self._make_translation(source, start, [row[1] for row in each])
+                error = each[0][1] if isinstance(each[0][1], DocmtError) else None
+                parts.append(PartialTranslation(number, start, source, self.point, made, error))
         return parts
 
     def _make_history(self, stop: int) -> list[list[list[int]]]:
@@ -134,6 +131,11 @@ class OpenText:
         first = max(stop - self.requests.profile.context.sentences, 0)
         self.targets = {n: text for n, text in self.targets.items() if n >= first}
         return [[list(self.targets.get(n, "").encode())] for n in range(first, stop)]
+
+    def _make_translation(self, source: Document, first: int, rows: Sequence[Any]) -> Translation:
+        """Return the translation of consecutive sentences."""
+        lossy = {n - first for n in self.lossy} & set(range(len(rows)))
+        return _make_translation(source, rows, lossy | self.find_missing(rows))
 
 
 def divide_source(document: Document, most: int) -> list[tuple[int, str]]:
@@ -155,9 +157,16 @@ def divide_source(document: Document, most: int) -> list[tuple[int, str]]:
     return parts
 
 
-def make_translation(source: Document, rows: Sequence[TranslatedSentence], missing: Sequence[int]) -> Translation:
-    """Return the translation of a document. missing: see `Translation`."""
+def join_parts(source: Document, parts: Sequence[PartialTranslation]) -> Translation:
+    """Return the translation of a document from those of its parts."""
+    rows = [sentence for part in parts for sentence in part.translation or ()]
+    missing = {part.first + n for part in parts if part.translation for n in part.translation.missing}
+    return _make_translation(source, rows, missing)
+
+
+def _make_translation(source: Document, rows: Sequence[TranslatedSentence], missing: Collection[int]) -> Translation:
+    """Return the translation of a document by those of its sentences. missing: see `Translation`."""
     target = source.replace_sentences([row.target for row in rows])
     spans = zip(rows, source.spans(), target.spans(), strict=True)
     sentences = tuple(replace(row, source_span=one, target_span=other) for row, one, other in spans)
-    return Translation(target, sentences, sum(row.score for row in rows), missing=tuple(missing))
+    return Translation(target, sentences, sum(row.score for row in rows), missing=tuple(sorted(missing)))

@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from docmt.checkpoint.averaging import average_weights, select_updates
 from docmt.checkpoint.model_directory import (
     check_drafter,
     describe_model,
@@ -25,12 +24,13 @@ from docmt.checkpoint.model_directory import (
     load_model_config,
     save_model,
 )
-from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
+from docmt.checkpoint.weights import WEIGHTS_FILE, average_weights, check_shapes, load_weights, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
 from docmt.data import PreparedStore
-from docmt.model import TranslationModel
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.products import multiplies_bfloat16
 from docmt.training.distributed import (
     LostProcessError,
     StopRequest,
@@ -49,7 +49,6 @@ from docmt.training.distributed import (
     watch_processes,
 )
 from docmt.training.finetune import adopt_architecture, check_explicit_settings, initialize_from
-from docmt.training.memory import choose_strategy
 from docmt.training.objective import find_word_tokens
 from docmt.training.optimizer import Updater, derive_seed
 from docmt.training.reporting import RecentUpdates, TensorBoardLogger, build_card, describe_start, estimate_eta
@@ -59,10 +58,11 @@ from docmt.training.run_directory import (
     TrainingState,
     read_state,
     save_checkpoint,
+    select_updates,
     write_state,
 )
 from docmt.training.train_config import TrainConfig
-from docmt.training.trained_weights import has_shards, is_sharded, local, save_shards
+from docmt.training.trained_weights import choose_strategy, has_shards, is_sharded, local, save_shards
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config, prefetch, select_direction
 from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss, plain_loss
 
@@ -102,7 +102,7 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
     Raises DocmtError for errors that the user can fix.
     """
     store = select_direction(PreparedStore.open(config.store), config)
-    config = _resolve_model_config(config, store, resume, explicit)
+    config = replace(config, model=resolve_model_config(config, store, resume, explicit))
     run = RunDirectory(config.run)
     is_main = is_main_process()
     with ExitStack() as stack:
@@ -119,10 +119,10 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
         return training.run_until_stopped(stop)
 
 
-def _resolve_model_config(
-    config: TrainConfig, store: PreparedStore, resume: bool, explicit: Iterable[str]
-) -> TrainConfig:
-    """Return the configuration with the sizes of the model to start from and the vocabulary of the store."""
+def resolve_model_config(
+    config: TrainConfig, store: PreparedStore, resume: bool = False, explicit: Iterable[str] = ()
+) -> ModelConfig:
+    """Return the architecture with the sizes of the model to start from and the vocabulary of the store."""
     model = config.model
     if config.initialize_from is not None:
         # The recipe of a resumed run has all sizes, and the model that it started from may be gone.
@@ -130,7 +130,7 @@ def _resolve_model_config(
             model = adopt_architecture(model, load_model_config(config.initialize_from, encoders=True))
             if not resume:
                 check_explicit_settings(config.model, model, config.initialize_from, explicit)
-    return replace(config, model=fit_model_config(model, store))
+    return fit_model_config(model, store)
 
 
 def _start(
@@ -159,6 +159,8 @@ def _start(
     if fabric.is_global_zero:
         stack.enter_context(run.log_to_file())
     _log.info("each process needs about %s", need)
+    if config.compute_dtype == "bfloat16" and not multiplies_bfloat16(fabric.device):
+        _log.warning("this processor has no bfloat16 instructions: --precision float32 is faster here")
     stop = stack.enter_context(stop_on_signals())
     return Training(fabric, config, corpus, run, resume), stop
 

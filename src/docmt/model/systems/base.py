@@ -47,6 +47,9 @@ class System:
     default_positions: ClassVar[Literal["document", "sentence"]] = "sentence"
     """value of `model.positions` auto"""
 
+    random_start_pairs: ClassVar[int] = 0
+    """sentence pairs that it needs to learn from random weights; 0: as a sentence model"""
+
     @property
     def decoding_order(self) -> DecodingOrder:
         """The order in which its sentences are decoded."""
@@ -64,12 +67,12 @@ class System:
 
     @property
     def has_linear_attention(self) -> bool:
-        """Whether some attentions are linear."""
+        """True if some attentions are linear."""
         return False
 
     @property
     def splits_heads(self) -> bool:
-        """Whether attentions within sentences and over the document have half of the heads each."""
+        """True if attentions within sentences and over the document have half of the heads each."""
         return False
 
     def context_spec(self) -> ContextSpec:
