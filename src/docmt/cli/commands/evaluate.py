@@ -39,6 +39,7 @@ from docmt.cli.model_arguments import (
     is_model_path,
     load_engine,
     load_translator,
+    log_use,
     read_languages,
     short_names,
 )
@@ -372,6 +373,7 @@ def _translate(command: EvaluateRun) -> None:
         names = [prefix + document_name(source, document) for document in command.corpus]
         translator = load_engine(options, system.path)
         system.hypotheses = translate_corpus(translator, system, command.corpus, options.metrics.unit, names)
+        log_use(translator)
         if system.output:
             write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses))
 
