@@ -18,8 +18,8 @@ from docmt.decoding.translation_results import (
 from docmt.documents import unwrap_lines
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
-from docmt.engines.answers import clean_answer, find_fault, find_losses
-from docmt.engines.http_client import RefusedRequest
+from docmt.engines.answers import clean_answer, find_fault, find_losses, is_copy
+from docmt.engines.http_client import FailedRequest, RefusedRequest
 from docmt.engines.profile import EngineProfile
 from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, Turn, make_request
@@ -87,7 +87,7 @@ class SentenceRequests:
     ) -> tuple[TranslatedSentence, Sequence[str]]:
         """Return the translation of a sentence, and what it lacks. Raises DocmtError if no answer is one."""
         occurrences, use, best, fault = self.find_terms(source), EngineUse(self.profile.name), None, ""
-        previous = None
+        previous, failures = None, 0
         for attempt in range(_MOST_QUESTIONS):
             if attempt:
                 question = Question(question.text, question.terms, fault=fault)  # apart from its document
@@ -98,23 +98,30 @@ class SentenceRequests:
                 break  # the server would say the same
             previous = body
             try:
-                answer, count = self.server.ask(path, body, cancelled)
+                answer, is_new = self.server.ask(path, body, cancelled)
             except RefusedRequest as error:
-                fault, use = str(error), self.add_use(use, Answer(""), 1)
+                fault, use = str(error), use + self.server.price(Answer(""))
+                failures += isinstance(error, FailedRequest)
                 continue
-            use = self.add_use(use, answer, count)
+            use = use + self.server.price(answer) if is_new else use
             text = clean_answer(answer.text, question.text)
             if fault := find_fault(answer, text, question.text, self.languages):
                 self.server.forget(path, body)
                 continue
             candidate = self._make_candidate(source, text, answer, occurrences, attempt)
+            if is_copy(text, question.text, self.languages):  # kept if the server stays with it, and reported
+                candidate.losses = ["a translation", *candidate.losses]
             if best is None or candidate.rank < best.rank:
                 best = candidate
             if not any(best.rank):
                 break
-            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet]
-            fault = f"it lacks {', '.join([*best.losses, *wanted])}"
+            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet if use.wanted]
+            forbidden = [text for each in occurrences if not each.term.targets for text in each.term.forbidden]
+            faults = {"it lacks or adds": best.losses, "it lacks": wanted, "it may not have": forbidden}
+            fault = "; ".join(f"{name} {', '.join(texts)}" for name, texts in faults.items() if texts)
         if best is None:
+            if failures == use.requests:
+                self.server.fail(fault)
             raise UntranslatedSentence(
                 f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}"
             )
@@ -138,19 +145,6 @@ class SentenceRequests:
         score = answer.log_probability if text == answer.text.strip() else None
         return _Candidate(
             text, losses, self.check_terms(occurrences, text, source, attempt), score, answer.output_tokens
-        )
-
-    def add_use(self, use: EngineUse, answer: Answer, requests: int) -> EngineUse:
-        """Return what a sentence costs with another answer. requests: 0 for one that was kept."""
-        read, written = (answer.input_tokens, answer.output_tokens) if requests else (0, 0)
-        prices = self.profile.prices
-        return replace(
-            use,
-            requests=use.requests + requests,
-            input_tokens=use.input_tokens + read,
-            output_tokens=use.output_tokens + written,
-            cost=use.cost + (read * prices.input + written * prices.output) / 1e6,
-            currency=prices.currency if prices.input or prices.output else "",
         )
 
     def find_known(self, prepared: PreparedDocument, number: int) -> TranslatedSentence | None:
