@@ -330,18 +330,20 @@ def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:
     if b"tmx" not in data[:4096].replace(b"\0", b"").lower():
         raise DocmtError(f"{path} is neither TMX nor XLIFF: export the memory as one of them")
     for _, unit in iterate_xml(data, path, ("tmx",), ("tu",)):
-        variants = [
-            (code, each, segment)
-            for each in unit.iterfind("{*}tuv")
-            for segment in each.iterfind("{*}seg")
-            if (code := find_language_of(each))
-        ]
-        texts = [(code, _read_segment(segment)) for code, _, segment in variants]
-        elements = [unit, *(each for _, each, _ in variants)]
-        dates = [each.get(name) for name in ("changedate", "creationdate") for each in elements]
-        states = [each.text or "" for each in unit.iter("{*}prop") if _STATES.fullmatch(each.get("type") or "")]
-        states += [each.get(name) or "" for name in ("creationid", "changeid") for each in elements]
-        yield _Variants(texts, _rank(frozenset(states)), max(filter(None, dates), default=""))
+        by_code = defaultdict[str, list[tuple[Any, Any]]](list)
+        for each in unit.iterfind("{*}tuv"):
+            if code := find_language_of(each):
+                by_code[code] += [(each, segment) for segment in each.iterfind("{*}seg")]
+        # A language with several texts: each is one translation.
+        for number in range(max(map(len, by_code.values()), default=0)):
+            variants = [(code, *each[min(number, len(each) - 1)]) for code, each in by_code.items() if each]
+            texts = [(code, _read_segment(segment)) for code, _, segment in variants]
+            elements = [unit, *(each for _, each, _ in variants)]
+            dates = [each.get(name) for name in ("changedate", "creationdate") for each in elements]
+            notes = [note for each in elements for note in each.iterfind("{*}prop")]
+            states = [each.text or "" for each in notes if _STATES.fullmatch(each.get("type") or "")]
+            states += [each.get(name) or "" for name in ("creationid", "changeid") for each in elements]
+            yield _Variants(texts, _rank(frozenset(states)), max(filter(None, dates), default=""))
 
 
 def _read_segment(segment: Any) -> Unit:
