@@ -2,6 +2,8 @@
 
 import random
 import re
+from collections import Counter
+from operator import attrgetter
 
 import pytest
 from test_unit_documents import Listed
@@ -12,6 +14,7 @@ from docmt.formats.unit_documents import SentenceTranslation, UnitDocuments
 from docmt.formats.units import Unit
 
 WORDS = ["files", "of", "the page", "was", "deleted,", "(now)", "today"]
+get_mark = attrgetter("kind", "id", "content")
 NAMES = ["{a}", "{b}", "%s", "%1$s", "{{ user.name }}", "${price}", "%@", "<%= x %>", "[NAME]"]
 
 
@@ -20,12 +23,13 @@ def translate(text, *targets, links=None):
     documents = UnitDocuments(Listed([hide_placeholders(Unit(text))]), "en")
     made = documents.translate([[SentenceTranslation(target, links) for target in targets]])
     assert made.misplaced == []
-    (unit,) = made.units
+    (unit,), (old,) = made.units, documents.file.units
+    assert Counter(map(get_mark, unit.codes)) == Counter(map(get_mark, old.codes))
     for (start, end), target in zip(made.target_spans[0], targets, strict=True):
         for code in unit.codes:
             target = target.replace(code.content.strip(), "")
         assert "".join(unit.text[start:end].split()) == "".join(target.split())
-    return [code.content.strip() for code in unit.codes], tidy_pieces(documents.file.units[0], unit).render()
+    return [code.content.strip() for code in unit.codes], tidy_pieces(old, unit).render()
 
 
 @pytest.mark.parametrize(

@@ -374,4 +374,4 @@ def _is_next(left: Code, right: Code) -> bool:
 
 def _holds_space(code: Code) -> bool:
     bare = code.content.strip(SPACE)
-    return bool(bare) and not code.is_break and len(code.content) == len(bare) + 1
+    return bool(bare) and not code.is_break and code.content in (f" {bare}", f"{bare} ", f" {bare} ")

@@ -89,24 +89,24 @@ class ReadableUnit:
                 yield indices.pop(0), (match.start() + shift, match.end() + shift)
         yield from ((index, None) for indices in contents.values() for index in indices)
 
-    def _hide(self, unit: Unit, places: Sequence[tuple[int, Span]], keeps_spaces: bool) -> tuple[Unit, list[Span]]:
+    def _hide(self, unit: Unit, places: Sequence[tuple[int, Span]], takes_spaces: bool) -> tuple[Unit, list[Span]]:
         """Return a translated unit with these placeholders as codes, and the characters that they have no more.
 
-        keeps_spaces: whether a code carries a space as its original does, which writers put on the right side.
+        takes_spaces: whether the space that a code carries comes from the text. Writers put it on the right side, or
+        leave it out beside another one.
         """
         text, codes, spans, rest = unit.text, list[Code](), list[Span](), list(unit.codes)
         for index, (start, end) in places:
             code, left = self.original.codes[index], spans[-1][1] if spans else 0
-            bare, first = code.content.strip(SPACE), start
-            if keeps_spaces and code.content != bare:
+            first = start
+            if takes_spaces and code.content != code.content.strip(SPACE):
                 sides = text[end : end + 1] == SPACE, start > left and text[start - 1] == SPACE
                 is_after = sides[0] and (code.content.endswith(SPACE) or not sides[1])
                 start, end = start - (sides[1] and not is_after), end + is_after
             while rest and rest[0].offset <= first:
                 codes.append(replace(rest[0], offset=_leave_out(min(rest[0].offset, start), spans)))
                 del rest[0]
-            content = code.content if keeps_spaces else bare
-            codes.append(replace(code, offset=_leave_out(start, spans), content=content))
+            codes.append(replace(code, offset=_leave_out(start, spans)))
             spans.append((start, end))
         codes += (replace(each, offset=_leave_out(each.offset, spans)) for each in rest)
         parts = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
