@@ -7,8 +7,12 @@ Without them, "Page {a} of {b}" would be "Page of". They are protected in senten
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
 
 from docmt.documents import sentence_spans
 from docmt.documents.template_blocks import find_blocks
@@ -21,6 +25,20 @@ _FORM, _NUMBER = re.compile(r"[ ]*\|"), re.compile(r"\{\d+\}")
 """What stands between plural forms, and before the first one."""
 
 
+class _Cuts:
+    """Characters that a text loses."""
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = spans
+        self._lengths = list(accumulate((end - start for start, end in spans), initial=0))
+
+    def move(self, place: int) -> int:
+        """Return where a place of the text is then."""
+        count = bisect_left(self._spans, (place,))  # those that begin before it
+        inside = max(0, self._spans[count - 1][1] - place) if count else 0
+        return place - self._lengths[count] + inside
+
+
 @dataclass(frozen=True)
 class ReadableUnit:
     """A unit, and the same with its placeholders as text."""
@@ -31,6 +49,10 @@ class ReadableUnit:
     """of the placeholders in the codes of the original"""
     spans: Sequence[Span] = ()
     """characters of each placeholder in the text of `unit`, with the space that it carries"""
+
+    @cached_property
+    def _cuts(self) -> _Cuts:
+        return _Cuts(self.spans)
 
     def find_sentences(self, language: str, protect: Sequence[str] = ()) -> Iterator[Span]:
         """Yield the characters of the sentences in `unit`.
@@ -46,7 +68,7 @@ class ReadableUnit:
 
     def locate(self, place: int) -> int:
         """Return where a place of the text of `unit` is in the text of the original."""
-        return _leave_out(place, self.spans)
+        return self._cuts.move(place)
 
     def project(self, passages: Sequence[Passage]) -> tuple[Unit, list[Span], list[Code]]:
         """Return the translated unit with all codes, the characters of its sentences, and codes without a place.
@@ -54,11 +76,12 @@ class ReadableUnit:
         passages: translated sentences of `unit`, see `project_codes`. A placeholder that a translation lacks, as one by
         a person may, gets its place by word alignment.
         """
-        lost = [index for each in passages for index, span in self._find(each, 0) if span is None]
+        lost = {index for each in passages for index, span in self._find(each, 0) if span is None}
         if lost:
             rest = _read(self.original, [index for index in self.indices if index not in lost])
             spans = [span for index, span in zip(self.indices, self.spans, strict=True) if index in lost]
-            return rest.project([_move_passage(each, spans) for each in passages])
+            cuts = _Cuts(spans)
+            return rest.project([_move_passage(each, cuts) for each in passages])
         is_equal = all(self.unit.text[each.start : each.end] == each.target for each in passages)
         projected, missing = (self.unit, []) if is_equal else project_codes(self.unit, passages)
         position, length = 0, 0
@@ -73,20 +96,22 @@ class ReadableUnit:
         hidden, spans = self._hide(projected, places, True)
         if tidy_pieces(self.original, hidden).render() != projected.render():
             hidden, spans = self._hide(projected, places, False)
-        borders = [(_leave_out(start, spans), _leave_out(end, spans)) for start, end in borders[:-1]]
+        cuts = _Cuts(spans)
+        borders = [(cuts.move(start), cuts.move(end)) for start, end in borders[:-1]]
         return self.original if is_equal else hidden, borders, missing
 
     def _find(self, passage: Passage, shift: int) -> Iterator[tuple[int, Span | None]]:
         """Yield each placeholder of a passage, and its characters in the target, moved; None: it is not there."""
-        contents: dict[str, list[int]] = {}
-        for index, span in zip(self.indices, self.spans, strict=True):
-            start, end = _strip(self.unit.text, span)
+        contents: dict[str, deque[int]] = {}
+        first = bisect_left(self.spans, (passage.start - 1,))  # with a space before
+        for number in range(first, bisect_left(self.spans, (passage.end,))):
+            start, end = _strip(self.unit.text, self.spans[number])
             if passage.start <= start and end <= passage.end:
-                contents.setdefault(self.unit.text[start:end], []).append(index)
+                contents.setdefault(self.unit.text[start:end], deque()).append(self.indices[number])
         pattern = "|".join(map(re.escape, sorted(contents, key=len, reverse=True)))
         for match in re.finditer(pattern, passage.target) if contents else ():
             if indices := contents[match[0]]:
-                yield indices.pop(0), (match.start() + shift, match.end() + shift)
+                yield indices.popleft(), (match.start() + shift, match.end() + shift)
         yield from ((index, None) for indices in contents.values() for index in indices)
 
     def _hide(self, unit: Unit, places: Sequence[tuple[int, Span]], takes_spaces: bool) -> tuple[Unit, list[Span]]:
@@ -95,20 +120,22 @@ class ReadableUnit:
         takes_spaces: whether the space that a code carries comes from the text. Writers put it on the right side, or
         leave it out beside another one.
         """
-        text, codes, spans, rest = unit.text, list[Code](), list[Span](), list(unit.codes)
+        text, codes, spans, rest = unit.text, list[Code](), list[Span](), deque(unit.codes)
+        left = gone = 0  # end of the last placeholder, and characters of all so far
         for index, (start, end) in places:
-            code, left = self.original.codes[index], spans[-1][1] if spans else 0
+            code = self.original.codes[index]
             first = start
             if takes_spaces and code.content != code.content.strip(SPACE):
                 sides = text[end : end + 1] == SPACE, start > left and text[start - 1] == SPACE
                 is_after = sides[0] and (code.content.endswith(SPACE) or not sides[1])
                 start, end = start - (sides[1] and not is_after), end + is_after
             while rest and rest[0].offset <= first:
-                codes.append(replace(rest[0], offset=_leave_out(min(rest[0].offset, start), spans)))
-                del rest[0]
-            codes.append(replace(code, offset=_leave_out(start, spans)))
+                other = rest.popleft()
+                codes.append(replace(other, offset=min(max(other.offset, left), start) - gone))
+            codes.append(replace(code, offset=start - gone))
             spans.append((start, end))
-        codes += (replace(each, offset=_leave_out(each.offset, spans)) for each in rest)
+            left, gone = end, gone + end - start
+        codes += (replace(each, offset=max(each.offset, left) - gone) for each in rest)
         parts = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
         return replace(unit, text="".join(text[start:end] for start, end in parts), codes=tuple(codes)), spans
 
@@ -161,16 +188,11 @@ def _strip(text: str, span: Span) -> Span:
     return start + (text[start] == SPACE), end - (text[end - 1] == SPACE)
 
 
-def _leave_out(place: int, spans: Sequence[Span]) -> int:
-    """Return where a place of a text is after these characters are gone."""
-    return place - sum(min(place, end) - start for start, end in spans if start < place)
-
-
-def _move_passage(passage: Passage, spans: Sequence[Span]) -> Passage:
-    """Return a passage of a text without these characters."""
-    start, end = _leave_out(passage.start, spans), _leave_out(passage.end, spans)
+def _move_passage(passage: Passage, cuts: _Cuts) -> Passage:
+    """Return a passage of a text that loses characters."""
+    start, end = cuts.move(passage.start), cuts.move(passage.end)
     moved = (
-        (_leave_out(passage.start + first, spans) - start, _leave_out(passage.start + last, spans) - start, *target)
+        (cuts.move(passage.start + first) - start, cuts.move(passage.start + last) - start, *target)
         for first, last, *target in passage.links or ()
     )
     links = None if passage.links is None else [(one, other, a, b) for one, other, a, b in moved if one < other]
