@@ -44,6 +44,7 @@ def translate(text, *targets, links=None):
         ("{0} No cars|{1} one car", ["No cars", "one car"]),
         ("Total<br>{count}", ["Total"]),
         ("Great :tada:", ["Great"]),
+        ("A {n}-day trip, {w}x{h} px", ["A {n}-day trip, {w}x{h} px"]),
         ("{a} {b}", []),
     ],
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from html import unescape
 from html.entities import html5
 from itertools import groupby, pairwise
@@ -60,8 +59,6 @@ _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,
 _WORD_LIKE = re.compile(
     r"[ ]?(?:`|!\[|\[(?!\^)|[{@$:+%\\]|<(?:code|kbd|samp|var|img|input)\b|<[\w.+-]+[:@]|<%)", re.IGNORECASE
 )
-_PART, _PART_BEFORE = re.compile(r"[-/'’][^\W\d_]|(?:st|nd|rd|th|e?s|px|x)(?!\w)"), re.compile(r"[^\W\d_][-/]\Z")
-"""Beside a placeholder that is a part of a word: {n}-day, {name}'s, {n}th."""
 _TIGHT = re.compile(r"[-–/:.+×=_~]")
 """Between placeholders that stay together: {hours}:{minutes}."""
 _OPENING = "([{«„“‘¿¡\"'"
@@ -128,11 +125,8 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
     plain = {span for span, kind, _ in known if kind == "own pattern" and _is_plain(text[slice(*span)], patterns)}
     for span, kind, _ in find_protected(text, in_messages=True, extra=(*protect, *patterns, *_MARKUP)):
         start, end = span
-        is_part = kind == "placeholder" and bool(_PART.match(text, end) or _PART_BEFORE.search(text, position, start))
         if kind not in _PLACEHOLDERS or span in plain:
             continue
-        if is_part and "|" not in text and span in _find_spans(text):
-            continue  # protected in its sentence
         if start > position:
             tokens.append(_Token("text", text[position:start]))
         tokens.append(_classify(text[start:end]))
@@ -151,12 +145,6 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         else:
             joined.append(token)
     return joined
-
-
-@lru_cache(maxsize=1)
-def _find_spans(text: str) -> frozenset[tuple[int, int]]:
-    """Return the protected parts of running text, for which each placeholder of a message asks."""
-    return frozenset(each.span for each in find_protected(text))
 
 
 def _is_plain(text: str, patterns: Sequence[str]) -> bool:

@@ -116,7 +116,8 @@ def find_enclosing_codes(unit: Unit) -> set[Code]:
     source, codes = _read_codes(unit), set[Code]()
     for each in source.ranges:
         inner = [source.atoms[index] for index in (each.first, each.last) if 0 <= index < len(source.atoms)]
-        if len(inner) < 2 or (touches(unit.text, inner[0])[1] and touches(unit.text, inner[1])[0]):
+        is_part = each.end - each.start == 1  # of a word: {width}x{height}
+        if len(inner) < 2 or (not is_part and touches(unit.text, inner[0])[1] and touches(unit.text, inner[1])[0]):
             codes.update(code for atom in inner for code in atom.codes)
     return codes
 
