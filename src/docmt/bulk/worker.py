@@ -22,7 +22,7 @@ from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig
-from docmt.decoding.translation_results import non_finite_error, sum_uses
+from docmt.decoding.translation_results import non_finite_error
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.published_corpora import is_parquet
@@ -138,8 +138,7 @@ class Worker:
         failures = [*((item, item.error) for item in items if item.error), *errors, *unwritten]
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
         counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results)
-        versions = [version for _, documents in results for document in documents for version in document]
-        use = sum_uses(sentence.engine for version in versions for sentence in version)
+        use = self._translator.take_use()  # failed documents included
         facts = ShardFacts(*counts, files, asdict(use) if use else {})
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 

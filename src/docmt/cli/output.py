@@ -18,7 +18,7 @@ from docmt.core.files import encode_utf8, write_all, write_error
 from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
 from docmt.decoding.term_report import TERM_COLUMNS, make_rows, render_rows, summarize_terms
-from docmt.decoding.translation_results import EngineUse, ResumePoint, sum_uses
+from docmt.decoding.translation_results import EngineUse, ResumePoint, UntranslatedSentence, sum_uses
 from docmt.documents import Document, InputFile
 
 if TYPE_CHECKING:
@@ -119,6 +119,7 @@ class Report:
             result = DocmtError(problem)
         if isinstance(result, DocmtError):
             self.failures.append(f"{document}{sentences}: {result}")
+            self._add_use(result.engine if isinstance(result, UntranslatedSentence) else None)
         else:
             self.add_warnings(document, result, first)
         return result

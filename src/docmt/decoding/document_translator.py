@@ -12,6 +12,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, check_choice, check_number
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import (
+    EngineUse,
     PartialTranslation,
     PreparedDocument,
     ResumePoint,
@@ -147,6 +148,10 @@ class DocumentTranslator(ABC):
 
     def count_copies(self, documents: Sequence[Preparable], earlier: Counter[int]) -> list[int] | None:
         """Return `copies` for one of several calls, None without sampling. earlier: their counts, updated."""
+        return None
+
+    def take_use(self) -> EngineUse | None:
+        """Return what was asked of a server since the last call, None without one."""
         return None
 
     def with_seed_for(self, name: str) -> Self:

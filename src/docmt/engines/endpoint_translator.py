@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from itertools import chain
@@ -28,6 +28,7 @@ from docmt.decoding.translation_results import (
     TermUse,
     TranslatedSentence,
     Translation,
+    UntranslatedSentence,
     WordLink,
     check_documents,
 )
@@ -36,7 +37,7 @@ from docmt.documents.words import find_words
 from docmt.engines.http_client import EngineUnavailable, HttpClient
 from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
-from docmt.engines.sentence_requests import SentenceRequests, UntranslatedSentence, make_sentence
+from docmt.engines.sentence_requests import SentenceRequests, make_sentence
 from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
@@ -45,6 +46,8 @@ from docmt.terms.memory import Memory
 
 _LOOK_SECONDS = 0.05
 """Time between two looks at whether anybody still waits."""
+_TURN_SECONDS = 2.0
+"""Time after which `translate_next` asks nothing new, so that what is finished is seen before the rest."""
 _SHOWN_REQUESTS, _TOKEN_CHARACTERS = 2, 4
 """Requests of a preview, and characters of a token, about."""
 Answers: TypeAlias = "SimpleQueue[tuple[OpenText, int, Any]]"
@@ -123,7 +126,7 @@ class EndpointTranslator(DocumentTranslator):
                 if len(shown) < _SHOWN_REQUESTS:
                     shown.append(f"POST {self.profile.url.rstrip('/')}{path}\n{request}\n")
                 tokens = len(request) // _TOKEN_CHARACTERS, len(source) // _TOKEN_CHARACTERS
-                use = self._requests.add_use(use, Answer("", *tokens), 1)
+                use += self._requests.server.measure(Answer("", *tokens))
         return "\n".join([*shown, f"estimate: {use}"])
 
     def translate_next(self, documents: Sequence[OpenText], tokens: int) -> list[PartialTranslation]:
@@ -179,7 +182,7 @@ class EndpointTranslator(DocumentTranslator):
                     yield parts
 
     def _ask(self, documents: Sequence[OpenText], tokens: int | None) -> Iterator[None]:
-        """Ask about so many source tokens of documents, None for all; yield after each sentence.
+        """Ask about so many source tokens of documents, for a few seconds, or None for all; yield after each sentence.
 
         Between two answers the caller may stop: see `between_steps`. Raises EngineUnavailable.
         """
@@ -187,10 +190,11 @@ class EndpointTranslator(DocumentTranslator):
         answers: Answers = SimpleQueue()
         cancelled = threading.Event()
         left, running = float("inf") if tokens is None else tokens, 0
+        end = float("inf") if tokens is None else time.monotonic() + _TURN_SECONDS
         rest, begun = iter(documents), list[OpenText]()  # few are begun, of however many
         try:
             while True:
-                while left > 0 and running < self.profile.limits.requests:
+                while left > 0 and running < self.profile.limits.requests and time.monotonic() < end:
                     found = next(((each, taken) for each in begun if (taken := each.take())), None)
                     if found is None:
                         begun = [each for each in begun if each.next < len(each.document)]
@@ -287,6 +291,10 @@ class EndpointTranslator(DocumentTranslator):
         other.memory = memory
         return other
 
+    def take_use(self) -> EngineUse:
+        """See `DocumentTranslator.take_use`."""
+        return self._requests.server.take_use()
+
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:
         """See `DocumentTranslator.search_terms`: sentences that lack a term are asked for again."""
         text = OpenText(
@@ -301,9 +309,11 @@ class EndpointTranslator(DocumentTranslator):
             found[number] = replace(make_sentence(source, targets[number]), terms=tuple(uses))
             if any(use.status in ("lost", "forbidden") for use in uses):
                 between_steps()
-                with suppress(UntranslatedSentence):  # the translation stays
+                try:
                     new, _ = self._requests.translate(source, text.make_question(number), threading.Event())
                     found[number] = replace(new, terms=tuple(_mark_second(new.terms)))
+                except UntranslatedSentence as error:  # the translation stays
+                    found[number] = replace(found[number], engine=error.engine)
         return found
 
 

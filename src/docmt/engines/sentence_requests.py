@@ -6,13 +6,13 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from docmt.core.errors import DocmtError
 from docmt.decoding.translation_results import (
     EngineUse,
     PreparedDocument,
     TermStatus,
     TermUse,
     TranslatedSentence,
+    UntranslatedSentence,
     WordLink,
 )
 from docmt.documents import unwrap_lines
@@ -29,10 +29,6 @@ _MOST_QUESTIONS = 3
 """Requests for a sentence whose answers are wrong."""
 TOKEN_CHARACTERS = 3
 """Characters of a token, about."""
-
-
-class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt
-    """No answer for a sentence is a translation."""
 
 
 @dataclass
@@ -100,9 +96,9 @@ class SentenceRequests:
             try:
                 answer, count = self.server.ask(path, body, cancelled)
             except RefusedRequest as error:
-                fault, use = str(error), self.add_use(use, Answer(""), 1)
+                fault, use = str(error), use + self.server.measure(Answer(""))
                 continue
-            use = self.add_use(use, answer, count)
+            use += self.server.measure(answer, count)
             text = clean_answer(answer.text, question.text)
             if fault := find_fault(answer, text, question.text, self.languages):
                 self.server.forget(path, body)
@@ -115,9 +111,8 @@ class SentenceRequests:
             wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet]
             fault = f"it lacks {', '.join([*best.losses, *wanted])}"
         if best is None:
-            raise UntranslatedSentence(
-                f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}"
-            )
+            message = f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}"
+            raise UntranslatedSentence(message, use)
         scored = best.log_probability is not None
         return TranslatedSentence(
             source,
@@ -138,19 +133,6 @@ class SentenceRequests:
         score = answer.log_probability if text == answer.text.strip() else None
         return _Candidate(
             text, losses, self.check_terms(occurrences, text, source, attempt), score, answer.output_tokens
-        )
-
-    def add_use(self, use: EngineUse, answer: Answer, requests: int) -> EngineUse:
-        """Return what a sentence costs with another answer. requests: 0 for one that was kept."""
-        read, written = (answer.input_tokens, answer.output_tokens) if requests else (0, 0)
-        prices = self.profile.prices
-        return replace(
-            use,
-            requests=use.requests + requests,
-            input_tokens=use.input_tokens + read,
-            output_tokens=use.output_tokens + written,
-            cost=use.cost + (read * prices.input + written * prices.output) / 1e6,
-            currency=prices.currency if prices.input or prices.output else "",
         )
 
     def find_known(self, prepared: PreparedDocument, number: int) -> TranslatedSentence | None:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.checkpoint.model_names import find_named_model
 from docmt.core.errors import DocmtError
-from docmt.engines.http_client import EngineUnavailable, HttpClient
+from docmt.decoding.translation_results import EngineUse, sum_uses
+from docmt.engines.http_client import EngineUnavailable, HttpClient, RefusedRequest
 from docmt.engines.profile import EngineProfile
 from docmt.engines.services import Answer
 from docmt.formats.language_codes import is_same_language, primary_language
@@ -39,6 +40,8 @@ class Server:
     error: EngineUnavailable | None = None
     rests_until: float = 0.0
     is_told: bool = False
+    use: EngineUse | None = None
+    """what requests took that nobody has counted yet"""
     aligner: Translator | None = None
     has_aligner: bool | None = None
 
@@ -62,12 +65,35 @@ class Server:
             if not (self.is_told or self.profile.is_local):
                 _log.warning("%s: texts leave this machine, to %s", self.profile.name, self.profile.url)
             self.is_told = True
-        answer = self.client.post(path, body, cancelled)
+        try:
+            answer = self.client.post(path, body, cancelled)
+        except RefusedRequest:
+            self._count(Answer(""))
+            raise
+        self._count(answer)
         with self.lock:
             self.answers[key] = answer
             if len(self.answers) > _MOST_ANSWERS:
                 self.answers.popitem(last=False)
         return answer, 1
+
+    def measure(self, answer: Answer, requests: int = 1) -> EngineUse:
+        """Return what an answer took. requests: 0 for one that was kept."""
+        read, written = (answer.input_tokens, answer.output_tokens) if requests else (0, 0)
+        prices = self.profile.prices
+        cost = (read * prices.input + written * prices.output) / 1e6
+        currency = prices.currency if prices.input or prices.output else ""
+        return EngineUse(self.profile.name, requests, read, written, cost, currency)
+
+    def _count(self, answer: Answer) -> None:
+        with self.lock:
+            self.use = sum_uses([self.use, self.measure(answer)])
+
+    def take_use(self) -> EngineUse:
+        """Return what was asked since the last call."""
+        with self.lock:
+            use, self.use = self.use or EngineUse(self.profile.name), None
+        return use
 
     def forget(self, path: str, body: dict[str, Any]) -> None:
         """Drop an answer that is no translation."""

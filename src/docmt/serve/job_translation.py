@@ -9,7 +9,7 @@ from typing import Any
 
 from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
-from docmt.decoding.translation_results import PartialTranslation, TermUse, WordLink
+from docmt.decoding.translation_results import PartialTranslation, TermUse, UntranslatedSentence, WordLink
 from docmt.documents import ParallelDocument
 from docmt.formats.language_codes import primary_language
 from docmt.serve.engine import Engine, Overloaded
@@ -176,7 +176,8 @@ def _describe_sentences(part: PartialTranslation, first: int, journal: JobJourna
     """Return the values of each sentence of a part; first: number of the first one."""
     translation = part.translation
     if translation is None:
-        return [{"number": first + index, "error": str(part.error)} for index in range(len(part.source))]
+        use = {"engine": asdict(part.error.engine)} if isinstance(part.error, UntranslatedSentence) else {}
+        return [{"number": first + index, "error": str(part.error), **use} for index in range(len(part.source))]
     rows = []
     for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
         row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
