@@ -23,9 +23,9 @@ RANKS = {
     "model": 3,
     "data": 4,
     "checkpoint": 4,
-    "analysis": 6,
     "decoding": 6,
     "engines": 6.5,  # have the methods of a translator
+    "analysis": 7,  # reads the attention of translations
     "evaluation": 7,  # reads the results of decoding
     "training": 8,  # validation decodes, evaluates and measures entropy
     "experiments": 9,

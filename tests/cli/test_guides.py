@@ -42,8 +42,9 @@ def test_every_python_example_runs(page, folder):
     for kind, text in blocks(ROOT / "docs" / page):
         if kind == "python":
             exec(compile(text, page, "exec"), names := {})
-            for weights in names.get("maps", {}).values():
-                assert weights.shape[1:] == tuple(map(len, names["labels"])) and abs(weights.sum(-1) - 1).max() < 1e-5
+            for each in names.get("maps", {}).values():
+                assert each.weights.shape[1:] == (len(each.queries), len(each.keys))
+                assert abs(each.weights.sum(-1) - 1).max() < 1e-5
 
 
 def test_links_lead_somewhere():

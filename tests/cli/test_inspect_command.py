@@ -125,6 +125,15 @@ def test_without_a_target_its_own_translation_is_looked_at(run, pair, tmp_path):
         assert one["entropy"] == pytest.approx(other["entropy"], abs=1e-5)
 
 
+def test_attention_is_drawn_with_the_tokens(run, pair, tmp_path, drawing):
+    outcome = call("inspect", run, *pair, "--figure", tmp_path / "maps.svg")
+    assert outcome.status == 0
+    assert re.search(r"maps\.svg, document 1: the last layer of each kind in \d of \d sentences, ", outcome.err)
+    drawing = (tmp_path / "maps.svg").read_text()
+    assert "<!-- decoder cross global 1 -->" in drawing and drawing.count("<!-- &lt;s&gt; -->") > 6
+    assert json.loads((tmp_path / "maps.json").read_text())["attentions"]
+
+
 def test_curves_of_several_runs(run, tmp_path, drawing):
     other = tmp_path / "other"
     other.mkdir()
@@ -155,8 +164,8 @@ def test_runs_of_any_name(run, tmp_path, drawing):
     [
         ([], "MODEL is missing; name a model directory, or run directories with --curves"),
         (["RUN", "--curves", "RUN"], "--curves and MODEL are both set: inspect trainings or a model"),
-        (["RUN", "--figure", "x.png"], "--figure draws learning curves: name run directories with --curves"),
-        (["RUN", "SOURCE", "TARGET", "--figure", "x.png"], "--figure draws learning curves"),
+        (["RUN", "--figure", "x.png"], "--figure draws learning curves or attention: name run directories with"),
+        (["RUN", "SOURCE", "TARGET", "--figure", "none/x.png"], "cannot write none/x.png: there is no directory"),
         (["--curves", "none"], "cannot read none: there is no such file; give the metrics.jsonl"),
         (["none"], "there is no directory none. Name a model directory or a run directory"),
         (["RUN", "SOURCE", "none.de"], "cannot read none.de: there is no such file"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,13 +117,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(answer: Callable[[str, int], Any] | None = None) -> Iterator[FakeServer]:
-    """Run a fake server while the block runs."""
+def serving(
+    answer: Callable[[str, int], Any] | None = None, context: ssl.SSLContext | None = None
+) -> Iterator[FakeServer]:
+    """Run a fake server while the block runs. context: with a certificate, for https."""
     fake = FakeServer() if answer is None else FakeServer(answer)
     handler = type("Handler", (_Handler,), {"fake": fake})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    fake.url = f"http://127.0.0.1:{server.server_port}"
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    fake.url = f"http{'s' * (context is not None)}://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

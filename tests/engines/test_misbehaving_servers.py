@@ -2,8 +2,11 @@
 
 import json
 import re
+import shutil
 import socket
+import ssl
 import struct
+import subprocess
 import time
 from email.utils import formatdate
 from threading import Event
@@ -137,6 +140,7 @@ NO_SERVER = {
     "500": (status(500), "after 3 attempts: it answers 500: look after the server"),
     "502 with a web page": (status(502, "<html><h1>Bad gateway", "text/html"), "it answers 502: "),
     "503 with a reason": (status(503, '{"error": {"message": "loading"}}'), "it answers 503, loading: "),
+    "500 with deep JSON": (status(500, "[" * 100_000), "it answers 500"),
     "429 for seconds": (status(429, "", Retry_After="3"), "it answers 429"),
     "429 until a date": (status(429, "", Retry_After=formatdate(time.time() + 5)), "it answers 429"),
     "429 without sense": (status(429, "", Retry_After="Sun, 06 Nov 0000 08:49:37 -0000"), "it answers 429"),
@@ -208,9 +212,9 @@ BAD_ANSWERS = {
     "no words": ("...", "it has no words"),
     "lines": (f"{TARGETS[1]}\n{TARGETS[2]}", "it has 2 lines instead of one"),
     "line separator": (f"{TARGETS[1]}\u2028{TARGETS[2]}", "it has 2 lines instead of one"),
-    "control characters": (f"{TARGETS[1]}\x00\x1b[2J", "it has control characters"),
-    "lone surrogates": (f"{TARGETS[1]} \ud83d", "it has broken characters"),
-    "replacement characters": (f"{TARGETS[1]} \ufffd", "it has broken characters"),
+    "control characters": (f"{TARGETS[1]}\x00\x1b[2J", "it has control or broken characters"),
+    "lone surrogates": (f"{TARGETS[1]} \ud83d", "it has control or broken characters"),
+    "replacement characters": (f"{TARGETS[1]} \ufffd", "it has control or broken characters"),
     "unclosed thinking": (f"<think>\nThey left. {TARGETS[1]}", "it has thoughts in place of a translation"),
     "thinking alone": ("<think>They left.</think>", "it is empty"),
     "marks of a prompt": (f"{TARGETS[1]}<|im_end|>", "it has marks of a prompt"),
@@ -218,7 +222,6 @@ BAD_ANSWERS = {
         "Alle Schiffe haben ihn in der Nacht verlassen, und das war nicht gut für die Stadt.",
         r"it is in another language \(de\)",
     ),
-    "source": (SOURCES[1], "it is the sentence itself"),
     "source and translation": (f"{SOURCES[1]} {TARGETS[1]}", "it repeats the sentence"),
     "prompt": (f"Translate into French: {SOURCES[1]}", "it repeats the sentence"),
     "twenty times too long": (LONG, "it is much longer than the sentence"),
@@ -250,6 +253,11 @@ FINE = {
     "other type": bytes_of(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + GOOD),
     "stream": stream(*PIECES, STOP, {"choices": [], "usage": None}),
     "stream with comments": stream(b": keep-alive\n\n", b"event: x\ndata:\n\n", TARGETS[1], b": ping\n\n", STOP),
+    "stream of several choices": stream(
+        *({"choices": [{"index": n, "delta": {"content": text}}]} for text in PIECES for n in (1, 0)),
+        {"choices": [{"index": 1, "finish_reason": "length"}]},
+        STOP,
+    ),
     "stream with CRLF": stream(*PIECES, STOP, ending="\r\n"),
     "stream with null errors": stream({"error": None, "choices": [{"delta": {"content": TARGETS[1]}}]}, STOP),
     "stream without DONE": stream(TARGETS[1], STOP, end=""),
@@ -396,7 +404,23 @@ def test_an_answer_without_protected_text_is_asked_for_again_and_reported(lost, 
         assert not outcome.errors and outcome.missing == missing
         assert (lost in outcome.targets[0]) is (times == 1)
         assert len(fake.requests) == (2 if times == 1 else 3)
-        assert f"it lacks {lost}" in fake.requests[1]["messages"][-1]["content"]
+        assert f"it lacks or adds {lost}" in fake.requests[1]["messages"][-1]["content"]
+
+
+def test_a_sentence_that_stays_as_it_is_is_reported(tmp_path):
+    for times, target, missing in ((1, TARGETS[1], []), (9, SOURCES[1], [1])):
+        with serving(misbehaving(SOURCES[1], times)) as fake:
+            outcome = translate(profile(tmp_path, fake))
+        assert outcome == ([TARGETS[0], target, TARGETS[2]], {}, "", missing)
+        assert "it lacks or adds a translation" in fake.requests[2]["messages"][-1]["content"]
+        assert len(fake.requests) == (4 if times == 1 else 5)
+
+
+def test_a_number_that_is_added_is_asked_for_again(tmp_path):
+    with serving(lambda text, number: f"La maison de 1901 est vieille{', dans 1955' * (number == 1)}.") as fake:
+        outcome = translate(profile(tmp_path, fake), ["The house of 1901 is old."])
+    assert outcome == (["La maison de 1901 est vieille."], {}, "", [])
+    assert "it lacks or adds 1955" in fake.requests[1]["messages"][-1]["content"]
 
 
 def test_the_better_of_two_bad_answers_is_kept(tmp_path):
@@ -445,3 +469,20 @@ def test_right_answers_are_not_refused(source, answer, languages, tmp_path):
         outcome = translate(profile(tmp_path, fake, prompt={"turn": "{text}"}, **codes), [source])
     assert outcome.errors == {} and len(fake.requests) == 1
     assert outcome.targets == [answer.strip().strip("'" if "'L" in answer else " ")]
+
+
+@pytest.mark.full
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes a certificate")
+def test_certificates_are_checked(tmp_path, monkeypatch):
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    names = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate, *names]
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with serving(misbehaving(TOO_SLOW["body in drops"][0], times=1), context) as fake:
+        outcome = translate(profile(tmp_path, fake))
+        assert outcome.targets == [None] * 3 and not fake.requests
+        assert re.search("cannot be reached .*certificate", outcome.end, re.IGNORECASE)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert translate(profile(tmp_path, fake, limits=SLOW)) == (TARGETS, {}, "", [])

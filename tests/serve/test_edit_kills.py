@@ -111,6 +111,19 @@ def test_kills_lose_no_answered_change_and_make_none_by_half(service, tmp_path):
     assert unanswered and done
 
 
+def test_a_version_from_before_a_kill_is_late_after_it(service):
+    path = f"{service.path}/sentences/3"
+    assert service.client.post(path, json={"target": "Hers.", "version": 1}).status_code == 200
+    service.stop()
+    service.start()
+    answer = service.client.post(path, json={"target": "His.", "version": 1})
+    assert answer.status_code == 409 and answer.json()["sentences"][0]["target"] == "Hers."
+    service.stop()
+    service.start()
+    assert service.state()[3] == ("Hers.", True, False)
+    assert service.client.post(path, json={"target": "His.", "version": 2}).status_code == 200
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """A disk of 8 MB."""

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -34,6 +35,24 @@ def test_the_beginning_and_the_end_are_told(change):
     ):
         assert line in log
     assert len(metrics(config.run)) == 9
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_processor_without_bfloat16_is_told(change, monkeypatch, precision):
+    monkeypatch.setattr("docmt.training.loop.multiplies_bfloat16", lambda device: False)
+    config = change(stop__max_steps=1, precision=precision)
+    train(config)
+    log = (config.run / "train.log").read_text()
+    assert ("no bfloat16 instructions: --precision float32 is faster here" in log) == (precision == "bfloat16")
+
+
+def test_a_group_model_from_random_weights_on_little_data_is_told(change, sentence_run):
+    needed = "from random weights, a group model needs 1,000,000 sentence pairs or more: start from a sentence model"
+    for start in (None, sentence_run):
+        config = change(stop__max_steps=1, initialize_from=start)
+        config = replace(config, run=config.run / str(start is None))
+        train(config)
+        assert (needed in (config.run / "train.log").read_text()) == (start is None)
 
 
 def test_part_of_the_data_and_of_the_weights(change, sentence_run):

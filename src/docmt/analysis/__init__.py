@@ -1,4 +1,4 @@
-"""Analysis of models and trainings: attention entropy, training curves and figures."""
+"""Analysis of models and trainings: attention entropy and maps, training curves and figures."""
 
 import lazy_loader
 

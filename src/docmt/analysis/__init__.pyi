@@ -9,6 +9,9 @@ from .attention_analysis import record_attention as record_attention
 from .attention_analysis import report_attention as report_attention
 from .figures import Curve as Curve
 from .figures import Point as Point
+from .figures import draw_attention as draw_attention
 from .figures import draw_curves as draw_curves
 from .figures import draw_points as draw_points
 from .figures import read_curves as read_curves
+from .token_maps import AttentionMap as AttentionMap
+from .token_maps import attention_maps as attention_maps

@@ -530,6 +530,11 @@ def _site_cells(site: Site) -> list[str]:
     return [f"{words} {abs(site.back)}" if site.back else words, str(site.layer)]
 
 
+def describe_site(site: Site) -> str:
+    """Return the words of a site with its layer, such as `decoder cross global 2`."""
+    return " ".join(_site_cells(site))
+
+
 def _rounded(values: Iterable[float]) -> list[float]:
     return [round(value, 6) for value in values]
 

@@ -8,10 +8,13 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docmt.core.errors import DocmtError, missing_package_error, printable
 from docmt.core.files import atomic_path, check_writable, read_bytes
+
+if TYPE_CHECKING:
+    from docmt.analysis.token_maps import AttentionMap
 
 METRICS_FILE = "metrics.jsonl"
 """Training curves in a run directory."""
@@ -142,6 +145,23 @@ def draw_points(
     _save_figure(drawing, figure, file_format)
 
 
+def draw_attention(maps: Mapping[str, AttentionMap], figure: Path) -> None:
+    """Draw heat maps of attentions, the mean over heads, with their tokens: keys from left to right.
+
+    maps: by title. Raises DocmtError for the reasons of `draw_curves`.
+    """
+    file_format = figure_format(figure)
+    longest = max(len(tokens) for each in maps.values() for tokens in (each.queries, each.keys))
+    side = 1.5 + 0.13 * longest  # inches, with room for names of tokens
+    drawing = _new_drawing(len(maps), (side, side))
+    for axes, (title, each) in zip(drawing.axes, maps.items(), strict=False):
+        axes.imshow(each.weights.mean(0), cmap="Blues", vmin=0, vmax=1)
+        axes.set_xticks(range(len(each.keys)), list(map(printable, each.keys)), rotation=90, fontsize=6)
+        axes.set_yticks(range(len(each.queries)), list(map(printable, each.queries)), fontsize=6)
+        axes.set(title=printable(title))
+    _save_figure(drawing, figure, file_format)
+
+
 def _draw_legend(parent: Any, handles: Sequence[Any], names: Sequence[str], **options: Any) -> None:
     """Draw a legend with arbitrary names. Names are set afterwards, as matplotlib hides those that begin with `_`."""
     legend = parent.legend(handles, list(map(str, range(len(names)))), **options)
@@ -186,14 +206,14 @@ def _panels(runs: Mapping[str, Mapping[str, Curve]]) -> list[tuple[str, str, dic
     return panels
 
 
-def _new_drawing(panels: int) -> Any:
-    """Return a matplotlib figure with axes for each panel, without a window or global state."""
+def _new_drawing(panels: int, size: tuple[float, float] = _PANEL) -> Any:
+    """Return a matplotlib figure with axes of this size for each panel, without a window or global state."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise missing_package_error("a figure", "matplotlib", "plots") from error
     columns, rows = min(panels, _COLUMNS), -(-panels // _COLUMNS)
-    drawing = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained")
+    drawing = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
     drawing.subplots(rows, columns, squeeze=False)
     for unused in drawing.axes[panels:]:
         unused.set_axis_off()

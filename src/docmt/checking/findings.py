@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from html import escape
 from itertools import groupby
 from typing import Any, get_args
 
-from docmt.core.errors import printable
+from docmt.core.html_page import escape_text, mark_spans, render_page
 from docmt.core.settings import MANY, check_fields, ranged
 from docmt.documents import ParallelDocument
 from docmt.documents.numbers import Certainty
@@ -170,45 +169,12 @@ def is_certain(finding: Finding, least: str) -> bool:
     return CERTAINTIES.index(finding.certainty) <= CERTAINTIES.index(least)
 
 
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a;
-  background: #fff }
-table { border-collapse: collapse; width: 100%; margin: .5rem 0 1rem; table-layout: fixed }
-th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid #ddd;
-  overflow-wrap: anywhere }
-th { font-weight: 600; color: #555 }
-.summary { width: auto; table-layout: auto }
-.summary td:first-child { text-align: right }
-.where { width: 11rem; color: #555; font-size: .85rem }
-.less { color: #777; font-size: .85rem }
-mark { background: #ffe08a; color: inherit; border-radius: .15rem }
-summary { cursor: pointer; font-size: 1.2rem; margin: .6rem 0 }
-h3 { font-size: 1rem; margin: 1rem 0 0 }
-@media (prefers-color-scheme: dark) {
-  body { background: #181818; color: #e6e6e6 }
-  th, .where, .less { color: #aaa }
-  th, td { border-color: #444 }
-  mark { background: #7a5c00 }
-}
-"""
-
-
 def render_html(report: CheckReport, title: str, limit: int) -> str:
     """Return the report as an HTML page, with at most `limit` findings of each kind."""
     sections = [
         _section(kind, list(group), limit) for kind, group in groupby(report.findings, key=lambda finding: finding.kind)
     ]
-    return "\n".join(
-        [
-            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{_text(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
-            f"<h1>{_text(title)}</h1>",
-            _summary(report),
-            *sections,
-            "</body>\n</html>\n",
-        ]
-    )
+    return render_page(title, [_summary(report), *sections])
 
 
 def _summary(report: CheckReport) -> str:
@@ -219,8 +185,8 @@ def _summary(report: CheckReport) -> str:
         hidden = f"{report.hidden[kind]:,} less certain, not shown" if report.hidden[kind] else ""
         if count or hidden:
             rows.append(f'<tr><td>{count:,}</td><td>{name}</td><td class="less">{hidden}</td></tr>')
-    notes = "".join(f"<p>{_text(note)}</p>" for note in report.notes)
-    counted = f"<p>{report.documents:,} documents, {report.sentences:,} sentences, {_text(languages)}.</p>"
+    notes = "".join(f"<p>{escape_text(note)}</p>" for note in report.notes)
+    counted = f"<p>{report.documents:,} documents, {report.sentences:,} sentences, {escape_text(languages)}.</p>"
     if not rows:
         return f"{counted}{notes}<p>No findings.</p>"
     return f'{counted}{notes}<table class="summary">{"".join(rows)}</table>'
@@ -238,27 +204,13 @@ def _section(kind: str, findings: Sequence[Finding], limit: int) -> str:
 def _finding(finding: Finding) -> str:
     rows = "".join(map(_row, finding.sentences))
     sure = "" if finding.certainty == "sure" else f' <span class="less">({finding.certainty})</span>'
-    head = '<tr><th class="where">location</th><th>source</th><th>translation</th></tr>'
-    return f"<h3>{_text(finding.message)}{sure}</h3>\n<table>{head}{rows}</table>\n"
+    head = '<tr><th class="where less">location</th><th>source</th><th>translation</th></tr>'
+    return f"<h3>{escape_text(finding.message)}{sure}</h3>\n<table>{head}{rows}</table>\n"
 
 
 def _row(sentence: MarkedSentence) -> str:
     line = f", line {sentence.line}" if sentence.line else ""
     location = f"document {sentence.document}, sentence {sentence.sentence}{line}"
-    source, target = _marked(sentence.source, sentence.source_marks), _marked(sentence.target, sentence.target_marks)
-    return f'<tr><td class="where">{_text(location)}</td><td dir="auto">{source}</td><td dir="auto">{target}</td></tr>'
-
-
-def _marked(text: str, spans: Spans) -> str:
-    """Return escaped text with these spans highlighted."""
-    parts, position = [], 0
-    for start, end in sorted(spans):
-        if start >= position:
-            parts += [_text(text[position:start]), f"<mark>{_text(text[start:end])}</mark>"]
-            position = end
-    return "".join([*parts, _text(text[position:])])
-
-
-def _text(text: str) -> str:
-    """Return untrusted text without markup or control characters."""
-    return escape(printable(text))
+    sides = (sentence.source, sentence.source_marks), (sentence.target, sentence.target_marks)
+    texts = "".join(f'<td dir="auto">{mark_spans(*side)}</td>' for side in sides)
+    return f'<tr><td class="where less">{escape_text(location)}</td>{texts}</tr>'

@@ -177,7 +177,7 @@ class FileTranslation:
         """Write source and translation side by side, in the format that the suffix names. None: source only."""
         format = FIELD_SEPARATOR.join([self.format.name, *self._config.fields])  # for merge
         suffix = Path(path).suffix.lower()[1:]
-        write_bytes(path, format_bilingual(self.pair_units(translated), suffix, self._path, format, *self._languages))
+        write_bytes(path, format_bilingual(self.pair_units(translated), suffix, self._path, format, self._languages))
 
     def pair_units(self, translated: TranslatedUnits | None) -> list[BilingualUnit]:
         """Return the units of both sides. None: without translations."""
@@ -204,15 +204,17 @@ class FileTranslation:
 
 
 def format_bilingual(
-    units: Sequence[BilingualUnit], kind: str, path: str, format: str, source_language: str, target_language: str
+    units: Sequence[BilingualUnit], kind: str, path: str, format: str, languages: tuple[str, str], revision: str = ""
 ) -> bytes:
-    """Return both sides of a file. kind: html, tmx, xlf12 (XLIFF 1.2), or another name for XLIFF 2.1."""
-    languages = source_language, target_language
+    """Return both sides of a file. kind: html, tmx, xlf12 (XLIFF 1.2), or another name for XLIFF 2.1.
+
+    revision: see `write_xliff`.
+    """
     if kind == "html":
         return write_page(units, Path(path).name, *languages).encode()
     if kind == "tmx":
         return write_tmx(units, *languages)
-    return write_xliff(units, path, format, *languages, "1.2" if kind == "xlf12" else "2.1")
+    return write_xliff(units, path, format, *languages, "1.2" if kind == "xlf12" else "2.1", revision)
 
 
 def read_file(path: str, format: str, config: FileConfig) -> FileTranslation | bytes:

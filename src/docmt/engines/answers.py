@@ -28,7 +28,7 @@ _REFUSAL = re.compile(
     r"|\bI (?:can(?:no|['’])t|will not|won['’]t) (?:help|assist|translate|provide|fulfill)\b",
     re.IGNORECASE,
 )
-_CONTROL, _BROKEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]"), re.compile("[\ufffd-\uffff]")
+_BROKEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\ufffd-\uffff]")
 _WIDE = re.compile("[\u1100-\u11ff\u2e80-\ua4cf\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]")
 """Characters of Chinese, Japanese and Korean, which have about as much in them as three of others."""
 _LONGEST, _SHORTEST, _ALLOWANCE = 4.0, 0.1, 40
@@ -65,17 +65,15 @@ def find_fault(answer: Answer, text: str, source: str, languages: tuple[str, str
     text: of the answer, cleaned.
     """
     if answer.is_cut:
-        return "the answer was cut off"
+        return "the answer was cut off (limits.answer_tokens allows longer ones)"
     if _THOUGHTS.match(text) and not _THOUGHTS.search(source):
         return "it has thoughts in place of a translation"
     if not has_words(text):
         return "it is empty" if not text else "it has no words"
     if len(text.splitlines()) > 1:
         return f"it has {len(text.splitlines())} lines instead of one"
-    if set(_CONTROL.findall(text)) - set(source):
-        return "it has control characters"
     if set(_BROKEN.findall(text)) - set(source):
-        return "it has broken characters"
+        return "it has control or broken characters"
     patterns = [_MARKERS, _REMARK] if primary_language(languages[1]) == "en" else [_MARKERS, _REMARK, _REFUSAL]
     for pattern in patterns:
         if pattern.search(text) and not pattern.search(source):
@@ -85,15 +83,25 @@ def find_fault(answer: Answer, text: str, source: str, languages: tuple[str, str
         return "it is much longer than the sentence"
     if size < _SHORTEST * (expected - _ALLOWANCE):
         return "it is much shorter than the sentence"
-    if is_same_language(*languages) or not all(languages) or _find_other_language(source, languages[0]):
-        return ""  # what stands in another language than its document may stay
-    words = [source[slice(*span)] for span in find_words(source)]
-    if text == source and sum(word.islower() and has_letters(word) for word in words) >= _COPY_WORDS:
-        return "it is the sentence itself"
-    if text != source and len(words) > _COPY_WORDS and source in text:
+    if text == source or not _needs_translation(source, languages):
+        return ""
+    if len(find_words(source)) > _COPY_WORDS and source in text:
         return "it repeats the sentence"
     code = _find_other_language(text, languages[1])
     return f"it is in another language ({code})" if code else ""
+
+
+def is_copy(text: str, source: str, languages: tuple[str, str]) -> bool:
+    """Return whether an answer is the sentence itself, as it may be for names and titles only."""
+    words = [source[slice(*span)] for span in find_words(source)]
+    is_text = sum(word.islower() and has_letters(word) for word in words) >= _COPY_WORDS
+    return text == source and is_text and _needs_translation(source, languages)
+
+
+def _needs_translation(source: str, languages: tuple[str, str]) -> bool:
+    """Return whether a sentence has to change: what is in another language than its document may stay."""
+    are_different = all(languages) and not is_same_language(*languages)
+    return are_different and not _find_other_language(source, languages[0])
 
 
 def _find_other_language(text: str, language: str) -> str:

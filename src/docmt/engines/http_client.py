@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead
-from io import BufferedReader, RawIOBase
 from socket import socket
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -47,47 +46,26 @@ class Cancelled(Exception):  # noqa: N818 - it is no fault
     """Nobody waits for the answer any more."""
 
 
-class _Reader(RawIOBase):
-    """Bytes of a connection, up to a deadline."""
+class _TimedResponse(HTTPResponse):
+    """An answer that has to be complete within the time of a request, however slowly its bytes come."""
 
-    def __init__(self, raw: RawIOBase, connection: socket) -> None:
-        """The time that the connection may wait for bytes is that of them all."""
-        self._raw, self._connection = raw, connection
-        self._deadline = time.monotonic() + (connection.gettimeout() or 0)
-
-    def readable(self) -> bool:
-        """Return that it can be read."""
-        return True
-
-    def readinto(self, buffer: Any) -> Any:
-        """Read bytes. Raises TimeoutError after the deadline."""
-        self._connection.settimeout(max(self._deadline - time.monotonic(), 0.001))
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        """Let the connection go."""
-        self._raw.close()
-        super().close()
-
-
-class _Response(HTTPResponse):
     def __init__(self, connection: socket, *arguments: Any, **settings: Any) -> None:
         super().__init__(connection, *arguments, **settings)
-        self.fp = BufferedReader(_Reader(self.fp.detach(), connection))
+        raw, deadline = self.fp.raw, time.monotonic() + (connection.gettimeout() or 0)
+        read = raw.readinto
+
+        def read_in_time(buffer: Any) -> Any:
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            return read(buffer)
+
+        raw.readinto = read_in_time  # type: ignore[method-assign]
 
 
 class _TimedHandler(HTTPHandler, HTTPSHandler):
-    """Answers have to be complete within the time of a request, however slowly their bytes come."""
-
     def do_open(self, http_class: Any, req: Request, **settings: Any) -> HTTPResponse:
         """Return the answer to a request."""
-
-        def connect(*arguments: Any, **options: Any) -> Any:
-            connection = http_class(*arguments, **options)
-            connection.response_class = _Response
-            return connection
-
-        return super().do_open(connect, req, **settings)
+        timed: Any = type("TimedConnection", (http_class,), {"response_class": _TimedResponse})
+        return super().do_open(timed, req, **settings)
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -192,7 +170,7 @@ class HttpClient:
             value = json.loads(text)
             found = value.get("error") or value.get("message") or value.get("detail") or ""
             text = str(found.get("message", "") if isinstance(found, dict) else found)
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             text = "" if text.lstrip().startswith("<") else text
         said = f", {self._excerpt(text, body)}" if text.strip() else ""
         return f"it answers {error.code}{said}"

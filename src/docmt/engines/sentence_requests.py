@@ -18,7 +18,7 @@ from docmt.decoding.translation_results import (
 from docmt.documents import unwrap_lines
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
-from docmt.engines.answers import clean_answer, find_fault, find_losses
+from docmt.engines.answers import clean_answer, find_fault, find_losses, is_copy
 from docmt.engines.http_client import RefusedRequest
 from docmt.engines.profile import EngineProfile
 from docmt.engines.server import Server
@@ -104,12 +104,16 @@ class SentenceRequests:
                 self.server.forget(path, body)
                 continue
             candidate = self._make_candidate(source, text, answer, occurrences, attempt)
+            if is_copy(text, question.text, self.languages):  # kept if the server stays with it, and reported
+                candidate.losses = ["a translation", *candidate.losses]
             if best is None or candidate.rank < best.rank:
                 best = candidate
             if not any(best.rank):
                 break
-            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet]
-            fault = f"it lacks {', '.join([*best.losses, *wanted])}"
+            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet if use.wanted]
+            forbidden = [text for each in occurrences if not each.term.targets for text in each.term.forbidden]
+            faults = {"it lacks or adds": best.losses, "it lacks": wanted, "it may not have": forbidden}
+            fault = "; ".join(f"{name} {', '.join(texts)}" for name, texts in faults.items() if texts)
         if best is None:
             message = f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}"
             raise UntranslatedSentence(message, use)

@@ -180,7 +180,9 @@ def join_stream(events: Iterable[str]) -> dict[str, Any]:
             if value.get("error"):
                 return {"error": value["error"]}
             usage = value.get("usage") or usage
-            for choice in (value.get("choices") or [])[:1]:
+            for choice in value.get("choices") or []:
+                if choice.get("index"):  # of several answers the first one counts
+                    continue
                 text += (choice.get("delta") or {}).get("content") or choice.get("text") or ""
                 reason = choice.get("finish_reason") or reason
                 rows += (choice.get("logprobs") or {}).get("content") or []

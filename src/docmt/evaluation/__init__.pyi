@@ -26,6 +26,9 @@ from .metrics import group_by_document as group_by_document
 from .metrics import group_by_unit as group_by_unit
 from .output_alignment import AlignedOutput as AlignedOutput
 from .output_alignment import align_output as align_output
+from .pearmut import build_campaign as build_campaign
+from .pearmut import score_answers as score_answers
+from .report_page import render_report as render_report
 from .significance import Comparison as Comparison
 from .significance import PositionScores as PositionScores
 from .significance import SignificanceConfig as SignificanceConfig

@@ -47,7 +47,9 @@ TERM_METRICS = {
     "consistency": "consistency",
     "repeated": "repeated",
 }
+HUMAN_METRICS = {"points": "points", "errors": "errors"}
 METRIC_NAMES = {key: each.label for key, each in TEXT_METRICS.items()} | CONSISTENCY_METRICS | TERM_METRICS
+METRIC_NAMES |= HUMAN_METRICS
 """Printed names by the names in `Evaluation` and JSON."""
 SEGMENTS: dict[str, str] = {key: each.segment for key, each in TEXT_METRICS.items()}
 SEGMENTS |= dict.fromkeys(TERM_METRICS, "sentence") | dict.fromkeys(("consistency", *CONSISTENCY_METRICS), "document")

@@ -368,7 +368,7 @@ def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None
     outcomes, evaluations = {}, list(systems.values())
     with progress("comparing (metrics)", len(first.metrics)) as bar:
         for key in first.metrics:
-            outcomes[key] = _compare_metric(key, evaluations, config)
+            outcomes[key] = compare_metric(key, evaluations, config)
             bar.advance()
     return Comparison(config, dict(systems), outcomes)
 
@@ -382,7 +382,7 @@ def check_can_resample(documents: int, config: SignificanceConfig) -> None:
         )
 
 
-def _compare_metric(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> list[Outcome | None]:
+def compare_metric(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> list[Outcome | None]:
     """Return the outcome of each system in a metric. Without the baseline's score it has intervals only."""
     scores = [evaluation.metrics[key] for evaluation in evaluations]
     defined = {number: score for number, score in enumerate(scores) if score is not None}

@@ -17,6 +17,7 @@ READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
 """What stands above the base of a ruby in HTML."""
 TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
 """Of HTML, and those of components: <b>, <0>."""
+_ESCAPED_TAGS = r"&lt;/?[A-Za-z](?:[^&<>]|&quot;){0,99}&gt;"
 ENTITIES = r"&(?:\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 """Of HTML."""
 LINE_BREAKS = (
@@ -37,7 +38,7 @@ PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
 _MARKDOWN = r"(?<![\w*])\*\*(?=[^\s*][^*\n]*\*\*)|(?<=[^\s*])\*\*(?![\w*])|(?<![\w`])`[^`'\s][^`'\n]*`(?!`)"
 """Bold text and code."""
-_MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, ENTITIES, _MARKDOWN)
+_MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, _ESCAPED_TAGS, ENTITIES, _MARKDOWN)
 _PLACEHOLDERS = ("own pattern", "template tag", "tag", "placeholder", "message placeholder")
 """Kinds of protected text that are codes. The others are protected in the sentences."""
 
@@ -53,8 +54,8 @@ _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,
 _WORD_LIKE = re.compile(
     r"[ ]?(?:`|!\[|\[(?!\^)|[{@$:+%\\]|<(?:code|kbd|samp|var|img|input)\b|<[\w.+-]+[:@]|<%)", re.IGNORECASE
 )
-_PART, _PART_BEFORE = re.compile(r"[-/'’]?[^\W\d_]"), re.compile(r"[^\W\d_][-/]?\Z")
-"""Beside a placeholder that is a part of a word: {n}-day, {name}'s."""
+_PART, _PART_BEFORE = re.compile(r"[-/'’][^\W\d_]|(?:st|nd|rd|th|e?s|px|x)(?!\w)"), re.compile(r"[^\W\d_][-/]\Z")
+"""Beside a placeholder that is a part of a word: {n}-day, {name}'s, {n}th."""
 _TIGHT = re.compile(r"[-–/:.+×=_~]")
 """Between placeholders that stay together: {hours}:{minutes}."""
 _OPENING = "([{«„“‘¿¡\"'"

@@ -5,6 +5,7 @@ Lower precision means less memory to read, which bounds decoding speed.
 
 from __future__ import annotations
 
+import platform
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, Protocol, get_args
 
@@ -119,6 +120,17 @@ def _scale(x: Tensor) -> Tensor:
 
 
 Product = type[FloatLinear] | type[PackedLinear] | type[Int8Linear]
+
+
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Return whether a device has instructions for bfloat16. A CPU without them is slower than with float32."""
+    if device.type != "cpu":
+        return True
+    if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported():
+        return True
+    return platform.machine() == "aarch64" and PackedLinear.available(device)
+
+
 _PRODUCTS: dict[Precision, Product] = {"float32": FloatLinear, "bfloat16": PackedLinear, "int8": Int8Linear}
 
 

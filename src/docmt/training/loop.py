@@ -30,7 +30,8 @@ from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
 from docmt.data import PreparedStore
-from docmt.model import TranslationModel
+from docmt.model import ModelConfig, TranslationModel
+from docmt.model.products import multiplies_bfloat16
 from docmt.training.distributed import (
     LostProcessError,
     StopRequest,
@@ -102,7 +103,7 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
     Raises DocmtError for errors that the user can fix.
     """
     store = select_direction(PreparedStore.open(config.store), config)
-    config = _resolve_model_config(config, store, resume, explicit)
+    config = replace(config, model=resolve_model_config(config, store, resume, explicit))
     run = RunDirectory(config.run)
     is_main = is_main_process()
     with ExitStack() as stack:
@@ -119,10 +120,10 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
         return training.run_until_stopped(stop)
 
 
-def _resolve_model_config(
-    config: TrainConfig, store: PreparedStore, resume: bool, explicit: Iterable[str]
-) -> TrainConfig:
-    """Return the configuration with the sizes of the model to start from and the vocabulary of the store."""
+def resolve_model_config(
+    config: TrainConfig, store: PreparedStore, resume: bool = False, explicit: Iterable[str] = ()
+) -> ModelConfig:
+    """Return the architecture with the sizes of the model to start from and the vocabulary of the store."""
     model = config.model
     if config.initialize_from is not None:
         # The recipe of a resumed run has all sizes, and the model that it started from may be gone.
@@ -130,7 +131,7 @@ def _resolve_model_config(
             model = adopt_architecture(model, load_model_config(config.initialize_from, encoders=True))
             if not resume:
                 check_explicit_settings(config.model, model, config.initialize_from, explicit)
-    return replace(config, model=fit_model_config(model, store))
+    return fit_model_config(model, store)
 
 
 def _start(
@@ -159,6 +160,8 @@ def _start(
     if fabric.is_global_zero:
         stack.enter_context(run.log_to_file())
     _log.info("each process needs about %s", need)
+    if config.compute_dtype == "bfloat16" and not multiplies_bfloat16(fabric.device):
+        _log.warning("this processor has no bfloat16 instructions: --precision float32 is faster here")
     stop = stack.enter_context(stop_on_signals())
     return Training(fabric, config, corpus, run, resume), stop
 

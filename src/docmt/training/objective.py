@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from docmt.core.errors import DocmtError
 from docmt.core.settings import quote
 from docmt.data import Batch
-from docmt.model import Packed, TranslationModel
+from docmt.data.batches import PAD_MULTIPLE
+from docmt.model import ModelConfig, Packed, TranslationModel
 from docmt.text import SpecialTokens, Tokenizer
 from docmt.text.tokenizer import Side
 from docmt.training.train_config import ObjectiveConfig
@@ -179,6 +180,12 @@ def find_word_tokens(tokenizer: Tokenizer, words: Sequence[str]) -> list[int]:
         names = ", ".join(map(quote, missing))
         raise DocmtError(f"no token of the target language is {names}. Weight words that are one token")
     return sorted(number for numbers in ids.values() for number in numbers)
+
+
+def pad_batch(batch: Batch, config: ModelConfig) -> Batch:
+    """Return the batch padded to few sizes, which is faster, unless the model has too few positions."""
+    limit = config.position_limit
+    return batch.pad() if limit is None or limit >= PAD_MULTIPLE else batch
 
 
 def drop_words(batch: Batch, rate: float, model: TranslationModel) -> Batch:

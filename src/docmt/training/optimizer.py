@@ -16,13 +16,12 @@ from torch.utils.checkpoint import checkpoint
 
 from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.data import Batch
-from docmt.data.batches import PAD_MULTIPLE
 from docmt.model import TranslationModel
 from docmt.model.contexts import AttentionContext
 from docmt.model.layers import Layer
 from docmt.training.distributed import raise_together
 from docmt.training.finetune import RUN_MISMATCH, build_parameter_groups
-from docmt.training.objective import BatchLoss, drop_words
+from docmt.training.objective import BatchLoss, drop_words, pad_batch
 from docmt.training.train_config import TrainConfig
 from docmt.training.trained_weights import TrainedWeights, check_shards, copy_like, has_shards, load_shards, whole
 from docmt.training.training_corpus import UpdatePlan
@@ -184,12 +183,10 @@ class Updater:
 
     def _prepare(self, batch: Batch, epoch: int) -> Batch:
         """Return a batch with word dropout at the rate of the epoch, padded, on the device."""
-        objective, limit = self.config.objective, self.model.config.position_limit
+        objective = self.config.objective
         if epoch < objective.word_dropout_epochs:
             batch = drop_words(batch, objective.word_dropout, self.model)
-        if limit is None or limit >= PAD_MULTIPLE:  # padding needs positions, too
-            batch = batch.pad()
-        return batch.to(self.fabric.device)
+        return pad_batch(batch, self.model.config).to(self.fabric.device)
 
     def _clip_gradients(self, measure_norm: bool) -> Tensor | None:
         limit = self.config.optimizer.clip_norm

@@ -42,6 +42,10 @@ def describe_start(
     yield f"data {config.store}{direction}: train {_describe_split(corpus.train)}; dev {dev}"
     if corpus.train.store.drafts is not None and corpus.train.drafts is None:
         yield "the store has drafts, which this model does not read"
+    needed = config.model.system_options.random_start_pairs
+    if config.initialize_from is None and corpus.train.size[1] < needed:
+        advice = "start from a sentence model with --initialize-from"
+        yield f"from random weights, a {config.model.system} model needs {needed:,} sentence pairs or more: {advice}"
     batches = -(-corpus.update_batches // fabric.world_size)
     accumulate = f" x {batches}" if batches > 1 else ""
     processes = f", {fabric.world_size} processes" if fabric.world_size > 1 else ""

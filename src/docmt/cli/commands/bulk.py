@@ -51,7 +51,7 @@ class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
     """The options of the command."""
 
     model: str = option(positional=True, metavar="MODEL")
-    """model or run directory, or M1,M2 for an ensemble"""
+    """model, run directory, M1,M2 or endpoint:PROFILE"""
     input: list[str] = option([], positional=True, metavar="INPUT")
     """JSONL or Parquet files, which only the worker that plans the job needs; or folders, which all need"""
     output: str = option("", flags=("-o",), metavar="DIRECTORY")

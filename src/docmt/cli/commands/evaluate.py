@@ -10,6 +10,7 @@ usage:
     --model MODEL ... --source CORPUS.jsonl [options]
     --systems SYSTEM ... --reference FILE [options]
     --model MODEL ... --aer FILE [options]
+    --pearmut-answers FILE ... [options]
 
 examples:
     docmt evaluate --hypothesis output.de --reference test.de
@@ -29,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.checking.languages import detect_language
 from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
+from docmt.cli.evaluation_reports import ReportOptions, ScoredTexts, report_answers, write_reports
 from docmt.cli.model_arguments import (
     ModelOptions,
     ProtectOptions,
@@ -121,21 +123,21 @@ class ScoredSystem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateOptions(ModelOptions, ProtectOptions):
+class EvaluateOptions(ModelOptions, ProtectOptions, ReportOptions):
     """The options of the command."""
 
     hypothesis: list[str] = option([], metavar="FILE")
     """translated sentences, one a line, or JSONL; several files are compared"""
     model: list[str] = option([], metavar="DIRECTORY")
-    """model or run directory, or M1,M2 for an ensemble; several are compared"""
+    """models, as in docmt translate"""
     systems: list[str] = option([], metavar="SYSTEM")
-    """files (as --hypothesis) and models (as --model) to compare with the first"""
+    """files and models to compare with the first"""
     source: str | None = option(None, metavar="FILE")
     """source sentences of models and some metrics; JSONL may have both sides"""
     reference: list[str] = option([], metavar="FILE")
     """reference sentences, as --hypothesis; several files are multiple references"""
     output: str | None = option(None, flags=("-o",), metavar="PATH")
-    """write translations of models: a file, or a directory for several systems"""
+    """write translations of models (several: a directory)"""
     json: str | None = option(None, metavar="FILE")
     """write the scores as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
@@ -188,7 +190,7 @@ def parser() -> Parser[EvaluateOptions]:
         "evaluate",
         EvaluateOptions,
         __doc__,
-        common="hypothesis model systems source reference glossaries output json markdown metrics.protocol "
+        common="hypothesis model systems source reference glossaries output json markdown html metrics.protocol "
         "metrics.names metrics.unit search.beam device",
     )
 
@@ -231,6 +233,13 @@ class EvaluateRun:
         check_document_counts(*counts, str(self.options.source), next(iter(self.options.reference), ""))
         return [documents[number] for number in self.complete_documents()]
 
+    def read_scored_texts(self) -> ScoredTexts:
+        """Return the documents that every system has translated."""
+        numbers = self.complete_documents()
+        systems = {system.name: system.hypotheses or [] for system in self.systems}
+        made = {name: [texts[number] for number in numbers] for name, texts in systems.items()}
+        return ScoredTexts(self.read_sources(), [self.references[0][number] for number in numbers], made)
+
     @cached_property
     def metrics(self) -> MetricConfig:
         """The settings of the metrics. Terms are scored beside chrF++."""
@@ -264,6 +273,8 @@ class EvaluateRun:
 def run(arguments: Sequence[str]) -> int:
     """Print scores with their signatures, and intervals and p-values of several systems."""
     options = parser().parse(arguments)
+    if options.pearmut_answers:
+        return report_answers(options)
     systems = options.named_systems()
     if options.aer:
         return report_alignment_errors(options, systems)
@@ -283,7 +294,7 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     files = [system.path for system in systems if not system.is_model]
     several, protocol, metric = len(systems) > 1, options.metrics.protocol, options.external.command
     model_options = ["output", "device", "precision", "batch_tokens"]
-    model_options += [] if options.needs_source else ["source"]
+    model_options += [] if options.needs_source or options.report_files else ["source"]
     if not models and (unused := changed(options, *model_options, "search", "context")):
         names = ", ".join(format_flag(name) for name in unused)
         _log.warning(f"{names}: no effect, because only files are scored")
@@ -316,11 +327,12 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     for is_fault, message in faults:
         if is_fault:
             raise DocmtError(message)
+    options.check_reports(options.source, several)
     inputs = [*files, *options.reference, *options.glossaries]
     for path in filter(None, [*inputs, options.source] if models and (options.output or several) else inputs):
         check_regular(path, "it may be read more than once, but is")
     output = options.output if models and not several else None
-    check_outputs(options.json, options.markdown, output, inputs=[*inputs, options.source])
+    check_outputs(options.json, options.markdown, output, *options.report_files, inputs=[*inputs, options.source])
     if len(models) > 1:
         check_models(models, options.context, options.search)
 
@@ -441,6 +453,7 @@ def _score(command: EvaluateRun) -> int:
                 lines.append(f"\n{positions.format()}")
             write_results(options, values, page)
             print_table(options, "\n".join(filter(None, lines)))
+            write_reports(options, command.read_scored_texts, evaluations)
         except DocmtError as error:  # logged after the warnings on translations
             report.failures.append(str(error))
     return report.log(total, len(documents), "documents", f"translated{' by every system' * several}")
@@ -554,7 +567,7 @@ def report_alignment_errors(options: EvaluateOptions, systems: Sequence[ScoredSy
         if not system.is_model:
             raise DocmtError(f"{system.path} is a file, but --aer reads the attention of models: name models only")
     others = ("source", "reference", "glossaries", "output", "by_position", "search", "metrics")
-    if unused := changed(options, *others, "significance", "external"):
+    if unused := changed(options, *others, "significance", "external", "html", "export_pearmut"):
         names = ", ".join(format_flag(name) for name in unused)
         raise DocmtError(f"--aer has no use for {names}: leave it out (it aligns the sentence pairs of its file)")
     check_outputs(options.json, options.markdown, inputs=[options.aer])

@@ -5,7 +5,7 @@ context gates. With --curves, compare the learning curves of trainings.
 
 usage:
     MODEL [options]
-    MODEL SOURCE [TARGET] [options]
+    MODEL SOURCE [TARGET] [--figure FILE] [options]
     --curves RUN RUN ... [--figure FILE]
 
 examples:
@@ -16,10 +16,12 @@ examples:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +35,14 @@ from docmt.core.plain_text import STANDARD
 from docmt.core.settings import Excludes, Needs, option
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
-from docmt.documents.words import normalize_characters
 
 if TYPE_CHECKING:
     from docmt.analysis import AttentionReport
     from docmt.decoding import Translator
+
+_log = logging.getLogger(__name__)
+DRAWN_TOKENS = 60
+"""Longest side of a heat map."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +56,7 @@ class InspectOptions(ModelOptions):
     target: str | None = option(None, positional=True, metavar="TARGET")
     """translations in the same format (default: those of the model)"""
     figure: Path | None = option(None, metavar="FILE")
-    """draw --curves to a .png, .svg or .pdf file, with the numbers beside it as .json"""
+    """draw --curves, or attention in the first sentences, to a .png, .svg or .pdf file; numbers beside it as .json"""
     json: str | None = option(None, metavar="FILE")
     """write all numbers as JSON (-: to standard output)"""
     curves: list[Path] = option([], metavar="RUN")
@@ -61,7 +66,6 @@ class InspectOptions(ModelOptions):
 
     option_rules = (
         Excludes("curves", "model", "and {} are both set: inspect trainings or a model"),
-        Needs("figure", "curves", "draws learning curves: name run directories with {}, or leave it out"),
         Needs("device", "source", "has no effect without {}, because nothing is computed: leave it out"),
         Needs("precision", "source", "has no effect without {}, because nothing is computed: leave it out"),
         Needs("search", "source", "has no effect without {}: leave it out"),
@@ -103,6 +107,8 @@ def _check(options: InspectOptions) -> None:
     """Raise DocmtError for incompatible options and for outputs that cannot be written."""
     if not options.curves and not options.model:
         raise DocmtError("MODEL is missing; name a model directory, or run directories with --curves")
+    if options.figure and not (options.curves or options.source):
+        raise DocmtError("--figure draws learning curves or attention: name run directories with --curves, or SOURCE")
     outputs = options.numbers_files()
     if options.figure:
         figure_format(options.figure)
@@ -168,6 +174,8 @@ def _inspect_attention(options: InspectOptions) -> int:
         numbers: dict[str, Any] = {name: getattr(options, name) for name in ("model", "source", "target")}
         numbers |= {"documents": len(inspected), "sentences": sentences, **report.to_json()}
         _write_report(options, f"{counts}, {kind} translations\n\n{report.format()}", numbers)
+        if options.figure:
+            _log.info("%s", _draw_attention(options.figure, translator, inspected[0]))
     return failures.log(len(corpus), len(inspected), "documents", "inspected")
 
 
@@ -201,16 +209,27 @@ def _translate_corpus(
 def _record_attention(translator: Translator, document: ParallelDocument, earlier: AttentionReport) -> AttentionReport:
     """Return a report with the attention of the model while it scores the translation of one more document."""
     from docmt.analysis import report_attention
-    from docmt.decoding.scheduler import Task
-    from docmt.decoding.scoring import iterate_scoring_inputs
+    from docmt.analysis.token_maps import scoring_passes
 
-    model, tokenizer, report = translator.model, translator.tokenizer, deepcopy(earlier)  # a document may fail midway
-    source = tokenizer.encode_batch(list(map(normalize_characters, document.source)), "source")
-    target = tokenizer.encode_batch(list(document.target), "target")
-    settings = tokenizer.specials, translator.search, translator.context, translator.batch_tokens
-    task = Task.from_documents(model, [source], *settings, translator.draft_documents([source]))
-    report_attention(model, iterate_scoring_inputs(task, [target]), report)
+    report = deepcopy(earlier)  # a document may fail midway
+    target = translator.encode(document.target, "target")
+    report_attention(translator.model, scoring_passes(translator, document.source, target), report)
     return report
+
+
+def _draw_attention(figure: Path, translator: Translator, document: ParallelDocument) -> str:
+    """Draw the attention of the last layers in the first sentences of a document. Return which these are."""
+    from docmt.analysis import attention_maps, draw_attention
+
+    sides = translator.encode(document.source, "source"), translator.encode(document.target, "target")
+    lengths = accumulate(max(map(len, pair)) + 2 for pair in zip(*sides, strict=True))  # with boundary tokens
+    count = max(1, sum(length <= DRAWN_TOKENS for length in lengths))
+    source, target = (Document.from_sentences(side[:count]) for side in (document.source, document.target))
+    maps = attention_maps(translator, translator.score(source, target))
+    last = {name.rpartition(" ")[0]: name for name in maps}  # of each kind, the last layer
+    draw_attention({name: maps[name] for name in last.values()}, figure)
+    name = document_name(str(figure), document)
+    return f"{name}: the last layer of each kind in {count} of {len(document)} sentences, means over heads"
 
 
 def _write_report(options: InspectOptions, table: str, numbers: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ class ServeOptions(ProtectOptions, TermOptions):
     """The options of the command."""
 
     models: list[str] = option([], positional=True, metavar="MODEL")
-    """model directories, names or pairs (default: all models of docmt models)"""
+    """model directories, names, pairs, or endpoint:PROFILE (default: all models of docmt models)"""
     host: str = option("127.0.0.1", metavar="ADDRESS")
     """address to listen on; 0.0.0.0: all of this machine; unix:PATH: a unix socket"""
     port: int = option(5000, range=(0, 65_535))

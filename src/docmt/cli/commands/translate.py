@@ -89,7 +89,7 @@ class TranslateOptions(SearchOptions, TermOptions):
     """The options of the command."""
 
     model: str = option(positional=True, metavar="MODEL")
-    """model or run directory, or M1,M2 for an ensemble"""
+    """model, run directory, ensemble M1,M2 or endpoint:PROFILE"""
     files: list[str] = option([], positional=True, metavar="FILE")
     """input files (default: standard input, also -)"""
     output: str = option(STANDARD, flags=("-o",), metavar="PATH")

@@ -47,6 +47,9 @@ class System:
     default_positions: ClassVar[Literal["document", "sentence"]] = "sentence"
     """value of `model.positions` auto"""
 
+    random_start_pairs: ClassVar[int] = 0
+    """sentence pairs that it needs to learn from random weights; 0: as a sentence model"""
+
     @property
     def decoding_order(self) -> DecodingOrder:
         """The order in which its sentences are decoded."""

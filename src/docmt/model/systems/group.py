@@ -50,6 +50,7 @@ class Group(System):
     sentence_distances: bool = False
     """global attention knows how many sentences lie between two tokens (rotated queries and keys)"""
     positions: ClassVar[None] = None
+    random_start_pairs: ClassVar[int] = 1_000_000
 
     @property
     def has_linear_attention(self) -> bool:
@@ -120,9 +121,8 @@ class Group(System):
             return build(global_=global_)
         total, top = builder.config.decoder_layers, self.cross_layers
         if scope.memory == "self":
-            total, top = (
-                (total, self.decoder_layers) if scope.causal else (builder.config.encoder_layers, self.encoder_layers)
-            )
+            total = total if scope.causal else builder.config.encoder_layers
+            top = self.decoder_layers if scope.causal else self.encoder_layers
         if number < total - top or self.top_attention == "group":
             return builder.build_group_attention(local=scope)
         if self.top_attention == "global":
