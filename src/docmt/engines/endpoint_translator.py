@@ -127,7 +127,7 @@ class EndpointTranslator(DocumentTranslator):
                     shown.append(f"POST {self.profile.url.rstrip('/')}{path}\n{request}\n")
                 tokens = len(request) // _TOKEN_CHARACTERS, len(source) // _TOKEN_CHARACTERS
                 use += self._requests.server.measure(Answer("", *tokens))
-        return "\n".join([*shown, f"estimate: {use}"])
+        return "\n".join([*shown, f"estimate, with sources in place of translations: {use}"])
 
     def translate_next(self, documents: Sequence[OpenText], tokens: int) -> list[PartialTranslation]:
         """See `DocumentTranslator.translate_next`. Raises EngineUnavailable if the server does not answer."""
@@ -190,7 +190,7 @@ class EndpointTranslator(DocumentTranslator):
         answers: Answers = SimpleQueue()
         cancelled = threading.Event()
         left, running = float("inf") if tokens is None else tokens, 0
-        end = float("inf") if tokens is None else time.monotonic() + _TURN_SECONDS
+        end = float("inf")
         rest, begun = iter(documents), list[OpenText]()  # few are begun, of however many
         try:
             while True:
@@ -204,6 +204,8 @@ class EndpointTranslator(DocumentTranslator):
                         continue
                     document, taken = found
                     left, running = left - document.cost(taken[0]), running + 1
+                    if tokens is not None:
+                        end = min(end, time.monotonic() + _TURN_SECONDS)
                     arguments = document, *taken, answers, cancelled
                     threading.Thread(target=self._work, args=arguments, daemon=True).start()
                 if not running:
