@@ -350,9 +350,7 @@ def test_options_without_effect_are_refused(option, message, model, fake, tmp_pa
 def test_what_needs_a_model_refuses_a_server(arguments, model, fake, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("A house.\nA door.\n")
-    fails(
-        *(each.replace("MODEL", model) for each in arguments), message="a server|models of docmt|checkpoint|convert"
-    )
+    fails(*(each.replace("MODEL", model) for each in arguments), message="a server|models of docmt|checkpoint|convert")
     assert not fake.requests
 
 
