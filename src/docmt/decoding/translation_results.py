@@ -332,7 +332,8 @@ class EngineUse:
         """Return it for people."""
         tokens = f", {self.input_tokens:,} tokens read and {self.output_tokens:,} written"
         cost = f", about {self.cost:,.4f} {self.currency}" if self.currency else ""
-        return f"{self.name}: {self.requests:,} requests{tokens if self.input_tokens else ''}{cost}"
+        requests = f"{self.requests:,} request{'s' * (self.requests != 1)}"
+        return f"{self.name}: {requests}{tokens if self.input_tokens else ''}{cost}"
 
 
 class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt

@@ -224,9 +224,9 @@ def read_profile(model: str) -> EngineProfile:
     """
     path = model.removeprefix(PREFIX)
     if not path or "://" in path or (path in list_profiles() and not Path(path).exists()):
-        kind = path if path in list_profiles() else "chat"
+        base = path if path in list_profiles() else "chat"
         raise DocmtError(
-            f"{model} names no profile: write a YAML file with profile: {kind}, url, source_language and "
+            f"{model} names no profile: write a YAML file with profile: {base}, url, source_language and "
             "target_language, and name that"
         )
     if "," in path and not Path(path).exists():

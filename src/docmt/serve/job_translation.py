@@ -167,6 +167,8 @@ async def search_terms(engine: Engine, facts: JobFacts, journal: JobJournal, ter
             row |= {"score": round(float(new.score), _DIGITS), "terms": describe_uses(new.terms)}
             if new.target == old.target:
                 row |= {"score": old.score, "match": old.match, "links": old.links}
+            if new.engine:
+                row["engine"] = asdict(new.engine)
             rows.append(row)
     _add_findings(rows, journal, facts)
     journal.append({"document": document, "sentences": rows, "searched": numbers})
