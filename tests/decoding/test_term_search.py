@@ -150,9 +150,10 @@ def test_a_term_agrees_in_number_with_its_source(translator):
 
 
 def test_a_term_that_loses_text_is_refused_unless_required(translator, plain, monkeypatch):
-    monkeypatch.setattr("docmt.decoding.missing_text._LEAST_WORDS", 3)
-    monkeypatch.setattr("docmt.decoding.missing_text._DOUBTFUL", 9.0)
-    monkeypatch.setattr("docmt.decoding.missing_text._find_missing", lambda made: 8 * ("ressortissant" in made.text()))
+    module = "docmt.decoding.long_sentences."
+    monkeypatch.setattr(f"{module}_LEAST_WORDS", 3)
+    monkeypatch.setattr(f"{module}_DOUBTFUL", 9.0)
+    monkeypatch.setattr(f"{module}_find_missing", lambda made: 8 * ("ressortissant" in made.text()))
     document = docmt.Document.from_text(TEXT)
     assert not any(plain.warnings())
     made = use(translator, PAIRS).translate(document)

@@ -78,13 +78,13 @@ class _Handler(BaseHTTPRequestHandler):
             fake.most_at_once = max(fake.most_at_once, fake.running)
         try:
             answer = fake.answer(find_text(body), number)
-            if callable(answer):
-                answer(self)
-            else:
-                self.say(answer, body)
         finally:
-            with fake.lock:
+            with fake.lock:  # before the answer, which the client may be faster to read
                 fake.running -= 1
+        if callable(answer):
+            answer(self)
+        else:
+            self.say(answer, body)
 
     def say(self, text: Any, body: dict[str, Any], reason: str = "stop") -> None:
         """Answer with a translation, in the interface of the path."""

@@ -137,7 +137,7 @@ SLOW = {"seconds": 1.0, "attempts": 2, "requests": 2}
 
 # (answer, the message of the server's end), sent again, and the end if it stays like this.
 NO_SERVER = {
-    "500": (status(500), "after 3 attempts: it answers 500: look after the server"),
+    "500": (status(500), "it answers 500 after 3 attempts"),
     "502 with a web page": (status(502, "<html><h1>Bad gateway", "text/html"), "it answers 502: "),
     "503 with a reason": (status(503, '{"error": {"message": "loading"}}'), "it answers 503, loading: "),
     "500 with deep JSON": (status(500, "[" * 100_000), "it answers 500"),
@@ -267,7 +267,12 @@ FINE = {
         b"data: [DONE]\n\n",
     ),
 }
-ENDS = NO_SERVER | NOT_FOR_US
+AWAY = (
+    *("502 with a web page", "503 with a reason", "429 for seconds", "429 until a date", "429 without sense"),
+    *("cut in a chunk", "cut between chunks", "chunks without sense", "reset", "closed", "no HTTP", "endless headers"),
+)
+ENDS = {name: NO_SERVER[name] for name in AWAY} | NOT_FOR_US
+FAILS = {name: each for name, each in NO_SERVER.items() if name not in AWAY}
 
 
 def profile(tmp_path, fake, **settings):
@@ -288,6 +293,25 @@ def test_a_server_that_stays_away_ends_the_work_with_one_sentence(name, tmp_path
     assert len(fake.requests) == (2 if name in NOT_FOR_US else 4)
 
 
+@pytest.mark.parametrize("name", FAILS)
+def test_a_server_that_fails_at_a_sentence_goes_on_with_the_next(name, tmp_path):
+    answer, reason = FAILS[name]
+    with serving(misbehaving(answer)) as fake:
+        outcome = translate(profile(tmp_path, fake))
+    assert outcome.targets == [TARGETS[0], None, TARGETS[2]]
+    assert re.search(reason, outcome.errors[1]), outcome.errors
+    assert len(outcome.errors[1]) < 400 and "Errno" not in outcome.errors[1]
+    assert len(fake.requests) == 11  # three questions, each three times
+
+
+def test_a_server_that_fails_at_two_sentences_in_succession_ends_the_work(tmp_path):
+    with serving(lambda text, number: translate_words(text) if number == 1 else status(500)) as fake:
+        outcome = translate(profile(tmp_path, fake))
+    assert outcome.targets == [TARGETS[0], None, None] and list(outcome.errors) == [1]
+    assert "fails again and again: it answers 500" in outcome.end
+    assert len(fake.requests) == 19
+
+
 @pytest.mark.parametrize("name", NO_SERVER)
 def test_a_server_that_comes_back_is_asked_again(name, tmp_path):
     with serving(misbehaving(NO_SERVER[name][0], times=2)) as fake:
@@ -301,7 +325,7 @@ def test_an_answer_that_takes_too_long_ends_after_the_time_of_a_request(name, tm
     answer, reason = TOO_SLOW[name]
     with serving(misbehaving(answer, times=2)) as fake:
         outcome = translate(profile(tmp_path, fake, limits=SLOW))
-        assert reason in outcome.end
+        assert reason in outcome.end or (name == "error in drops" and outcome.targets == TARGETS)  # asked otherwise
         assert translate(profile(tmp_path, fake)).targets == TARGETS
 
 
@@ -446,8 +470,8 @@ def test_answers_of_other_services(path, value, reason, tmp_path):
     with serving(misbehaving(says(value))) as fake:
         settings = {"profile": path, "model": ""} | ({"key_variable": ""} if path == "deepl" else {})
         outcome = translate(profile(tmp_path, fake, **settings))
-    assert outcome.targets == [TARGETS[0], None, None]
-    assert re.search(reason, outcome.end), outcome.end
+    assert outcome.targets == [TARGETS[0], None, TARGETS[2]]
+    assert re.search(reason, outcome.errors[1]), outcome.errors
 
 
 @pytest.mark.parametrize(

@@ -259,3 +259,8 @@ def test_plural_forms_of_a_message_are_sentences_of_their_own(text, sentences):
 def test_placeholders_that_are_parts_of_words_or_belong_together(text, visible, contents):
     unit = hide(text)
     assert (unit.text, [code.content for code in unit.codes]) == (visible, contents)
+
+
+@pytest.mark.parametrize("text", ["{a}-b ", "one: a|", "&lt;b ", "{a}:"])
+def test_long_messages_take_linear_time(text):
+    assert hide(text * 3_000).render() == text * 3_000

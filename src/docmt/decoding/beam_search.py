@@ -18,13 +18,11 @@ from docmt.core.errors import DocmtError
 from docmt.decoding.caches import FORGET_EVERY, can_synchronize
 from docmt.decoding.ensembles import Memories, Model, compute_next_logits
 from docmt.decoding.incremental import IncrementalDecoder
-from docmt.decoding.logits import log_normalizers, top_tokens
+from docmt.decoding.logits import draw_tokens, draw_uniform, log_normalizers, top_tokens
 from docmt.decoding.prefixes import Prefixes, can_read_prefixes, read_prefixes
 from docmt.decoding.published_searches import GenerateSearch, PooledSearch, ThumtSearch
-from docmt.decoding.sampling import draw_tokens, draw_uniform
-from docmt.decoding.search_config import SearchConfig
+from docmt.decoding.search_config import SearchConfig, between_steps
 from docmt.decoding.search_rules import BeamState, SearchRow, TargetBoundaries, choose_rules
-from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import Hypothesis, non_finite_error
 from docmt.model.kernels import round_up
 from docmt.text import SpecialTokens

@@ -1,4 +1,4 @@
-"""What decoding steps read of earlier tokens and of memories, one cache for each kind of attention.
+"""Caches of what decoding steps read of earlier tokens and of memories, one for each kind of attention.
 
 Notation: D search rows, B beams of each, R = D * B hypotheses (hypothesis = row * B + beam), H heads, k = d / H, L
 keys, F features of a head in linear attention. All hypotheses are at the same step: they compete at equal length. A

@@ -64,6 +64,8 @@ class DocumentTranslator(ABC):
     """source and target code, empty where unknown"""
     patterns: tuple[str, ...]
     """regular expressions of text that stays as it is"""
+    use: EngineUse | None = None
+    """what a server took so far"""
 
     @property
     @abstractmethod
@@ -148,10 +150,6 @@ class DocumentTranslator(ABC):
 
     def count_copies(self, documents: Sequence[Preparable], earlier: Counter[int]) -> list[int] | None:
         """Return `copies` for one of several calls, None without sampling. earlier: their counts, updated."""
-        return None
-
-    def take_use(self) -> EngineUse | None:
-        """Return what was asked of a server since the last call, None without one."""
         return None
 
     def with_seed_for(self, name: str) -> Self:

@@ -49,7 +49,7 @@ BILINGUAL_SUFFIXES = (".html", ".xlf", ".xliff", ".tmx")
 
 @dataclass(frozen=True)
 class FileConfig:
-    """How a file with markup is read and written."""
+    """Options of reading and writing a file with markup."""
 
     source_language: str = ""
     target_language: str = ""
@@ -94,7 +94,7 @@ class FileTranslation:
 
     @property
     def is_package(self) -> bool:
-        """Whether the file is a zip package."""
+        """True if the file is a zip package."""
         return self._data.startswith(b"PK")
 
     @property
@@ -188,8 +188,8 @@ class FileTranslation:
         for sentence, each in zip(sentences, new, strict=True):
             row = by_unit[sentence.unit]
             span = (0, 0) if translated is None else translated.target_spans[sentence.unit][len(row)]
-            places = (sentence.start, sentence.end), span
-            row.append(BilingualSentence(*places, each.score, each.target is not None, each.review))
+            spans = (sentence.start, sentence.end), span
+            row.append(BilingualSentence(*spans, each.score, each.target is not None, each.review))
         targets = [Unit("")] * len(sources) if translated is None else translated.units
         rows = enumerate(zip(sources, targets, by_unit, strict=True), 1)
         return [BilingualUnit(str(number), source, target, tuple(row)) for number, (source, target, row) in rows]

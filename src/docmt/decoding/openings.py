@@ -64,7 +64,7 @@ def search_openings(
     by_instance: dict[int, list[int]] = {}
     for index, number in enumerate(numbers):
         by_instance.setdefault(int(np.searchsorted(instances.last, number, side="right")), []).append(index)
-    found: list[list[Hypothesis]] = [[] for _ in openings]
+    completed: list[list[Hypothesis]] = [[] for _ in openings]
     sizes = [(task.lengths[instance] * len(indices), instance) for instance, indices in by_instance.items()]
     for batch in batch_by_length(sizes, task.batch_tokens):
         inputs = task.read_sources(batch)
@@ -81,19 +81,19 @@ def search_openings(
         find = _fill_openings if can_read_prefixes(model) and all(row.stops for row in rows) else search
         results = find(model, model.compute_memories(inputs), rows, specials, config)
         for index, hypotheses in zip(order, results, strict=True):
-            found[index] = hypotheses
-    return found
+            completed[index] = hypotheses
+    return completed
 
 
 def _fill_openings(
     model: Model, memories: Memories, rows: Sequence[SearchRow], specials: SpecialTokens, config: SearchConfig
 ) -> list[list[Hypothesis]]:
     """Return what `search` finds for openings that stop; words up to the next free one are read in one pass."""
-    found = [[_Filled([], 0.0)] for _ in rows]
+    beams = [[_Filled([], 0.0)] for _ in rows]
     while wanted := [
         (number, each, _add_words(row.opening, each.words))
         for number, row in enumerate(rows)
-        for each in found[number]
+        for each in beams[number]
         if len(each.words) < len(row.opening)
     ]:
         keys = [(rows[n].sentences[-1], len(each.words), *words) for n, each, words in wanted]
@@ -107,8 +107,8 @@ def _fill_openings(
                 _Filled([*words, *each.words], before.score + score + each.score) for each in others
             )
         for number, several in grown.items():
-            found[number] = sorted(several, key=lambda each: -each.score)[: config.beam]
-    return [[each.to_hypothesis(specials, config) for each in several] for several in found]
+            beams[number] = sorted(several, key=lambda each: -each.score)[: config.beam]
+    return [[each.to_hypothesis(specials, config) for each in several] for several in beams]
 
 
 class _Filled(NamedTuple):

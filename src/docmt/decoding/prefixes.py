@@ -42,7 +42,7 @@ class RecordingContext(FullContext):
         super().__init__(*args)  # type: ignore[arg-type]
         self.recorded: dict[Attention, AttentionRecord] = {}
 
-    def find(self, attention: Attention, x: Tensor) -> PackedStates:  # type: ignore[override]
+    def find(self, attention: Attention, x: Tensor) -> PackedStates:
         """See `AttentionContext`: x [T, d]."""
         visible = super().find(attention, x)
         if attention.scope.memory != "self":

@@ -272,10 +272,10 @@ class FramedRules:
         """Return the length limit of the current sentence [R], and whether it is the last of its search row [R]."""
         if self._looked_up is not None:
             return self._looked_up
-        found = self.limits[rows, state.sentence], state.sentence + 1 >= self.counts[rows]
+        limits = self.limits[rows, state.sentence], state.sentence + 1 >= self.counts[rows]
         if self.limits.shape[1] == 1:
-            self._looked_up = found
-        return found
+            self._looked_up = limits
+        return limits
 
     def _count_words(self, state: BeamState) -> Tensor:
         """Return the number of words of the current sentence: [R]."""

@@ -13,8 +13,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from docmt.decoding.long_sentences import Align, Key, PieceTranslator, Rows, make_translation
-from docmt.decoding.missing_text import count_missing, find_doubtful
+from docmt.decoding.long_sentences import (
+    Align,
+    Key,
+    PieceTranslator,
+    Rows,
+    count_missing,
+    find_doubtful,
+    make_translation,
+)
 from docmt.decoding.openings import Opening
 from docmt.decoding.translation_results import (
     Hypothesis,

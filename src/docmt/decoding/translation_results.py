@@ -328,6 +328,11 @@ class EngineUse:
             self.currency or other.currency,
         )
 
+    def __sub__(self, other: EngineUse) -> EngineUse:
+        """Return what came after another one."""
+        less = -other.requests, -other.input_tokens, -other.output_tokens, -other.cost
+        return self + EngineUse(other.name, *less)
+
     def __str__(self) -> str:
         """Return it for people."""
         tokens = f", {self.input_tokens:,} tokens read and {self.output_tokens:,} written"
@@ -472,7 +477,7 @@ class Translation:
 
     @property
     def has_finite_scores(self) -> bool:
-        """Whether all scores of sentences are finite numbers; those of a damaged model are not."""
+        """True if all scores of sentences are finite numbers; those of a damaged model are not."""
         return all(math.isfinite(sentence.score) for sentence in self.sentences)
 
     def text(self) -> str:

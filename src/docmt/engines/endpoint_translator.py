@@ -16,9 +16,8 @@ from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
 from docmt.core.settings import check_choice
 from docmt.decoding.document_translator import DocumentTranslator, Preparable, describe_texts
-from docmt.decoding.long_sentences import Links, align_selected
-from docmt.decoding.missing_text import count_missing
-from docmt.decoding.search_steps import between_steps
+from docmt.decoding.long_sentences import Links, align_selected, count_missing
+from docmt.decoding.search_config import between_steps
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import (
     EngineUse,
@@ -88,6 +87,11 @@ class EndpointTranslator(DocumentTranslator):
         """What finds the terms of a glossary."""
         return self._requests.terms
 
+    @property
+    def use(self) -> EngineUse | None:  # type: ignore[override]
+        """What all requests took."""
+        return self._requests.server.use
+
     def prepare(self, document: Preparable) -> PreparedDocument:
         """Return a document with the bytes of its sentences in place of tokens."""
         if isinstance(document, PreparedDocument):
@@ -126,7 +130,7 @@ class EndpointTranslator(DocumentTranslator):
                 if len(shown) < _SHOWN_REQUESTS:
                     shown.append(f"POST {self.profile.url.rstrip('/')}{path}\n{request}\n")
                 tokens = len(request) // _TOKEN_CHARACTERS, len(source) // _TOKEN_CHARACTERS
-                use += self._requests.server.measure(Answer("", *tokens))
+                use += self._requests.server.price(Answer("", *tokens))
         return "\n".join([*shown, f"estimate, with sources in place of translations: {use}"])
 
     def translate_next(self, documents: Sequence[OpenText], tokens: int) -> list[PartialTranslation]:
@@ -292,10 +296,6 @@ class EndpointTranslator(DocumentTranslator):
         other = copy(self)
         other.memory = memory
         return other
-
-    def take_use(self) -> EngineUse:
-        """See `DocumentTranslator.take_use`."""
-        return self._requests.server.take_use()
 
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:
         """See `DocumentTranslator.search_terms`: sentences that lack a term are asked for again."""

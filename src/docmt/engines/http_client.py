@@ -26,6 +26,8 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 """Seconds before a request is sent again the first time, and at most."""
 _BUSY = frozenset([408, 409, 425, 429, 500, 502, 503, 504, 529])
 """Status of servers that may answer later."""
+_FAILED = 500
+"""Status of a server that fails at a request."""
 _MISUSED = frozenset([400, 413, 414, 422])
 """Status for a request that the server does not take, perhaps for its length."""
 _WRONG_TLS = frozenset(["CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER"])
@@ -45,6 +47,10 @@ class EngineUnavailable(Unavailable):
 
 class RefusedRequest(Exception):  # noqa: N818 - it is no fault of docmt
     """The server does not take this request."""
+
+
+class FailedRequest(RefusedRequest):
+    """The server fails at this request whenever it is sent, or answers nonsense."""
 
 
 class Cancelled(Exception):  # noqa: N818 - it is no fault
@@ -97,9 +103,9 @@ class HttpClient:
         """Return the answer to a request.
 
         Raises EngineUnavailable if the server does not answer after some attempts, or not to this user, RefusedRequest
-        if it does not take the request, and Cancelled.
+        if it does not take the request, FailedRequest if it fails at it, and Cancelled.
         """
-        limits, wait, problem = self._profile.limits, _FIRST_WAIT, ""
+        limits, wait, problem, is_failure = self._profile.limits, _FIRST_WAIT, "", False
         for attempt in range(limits.attempts):
             if attempt:
                 pause = min(wait * (1 + self._random.random()), _LONGEST_WAIT)
@@ -126,19 +132,22 @@ class HttpClient:
                         advice += " (url mostly ends in /v1)"
                     raise EngineUnavailable(f"{self._profile.name}: {problem}: {advice}") from None
                 wait = max(wait, _read_retry_after(error.headers.get("Retry-After")))
+                is_failure = error.code == _FAILED
             except WrongAnswer as error:
-                problem = self._excerpt(error, body)
+                problem, is_failure = self._excerpt(error, body), True
             except IncompleteRead:
-                problem = "its answer ends early"
+                problem, is_failure = "its answer ends early", False
             except (URLError, HTTPException, OSError, ValueError) as error:
                 reason = error.reason if isinstance(error, URLError) else error
-                problem = f"it cannot be reached ({self._excerpt(reason) or type(error).__name__})"
+                problem, is_failure = f"it cannot be reached ({self._excerpt(reason) or type(error).__name__})", False
                 if isinstance(reason, TimeoutError):
                     problem = f"no answer within {limits.seconds:g} s"
                 if isinstance(reason, SSLError) and reason.reason in _WRONG_TLS:
                     advice = "correct url in the profile (http or https), or the certificates of this machine"
                     raise EngineUnavailable(f"{self._profile.name}: {problem}: {advice}") from None
         attempts = f"after {limits.attempts} attempts" if limits.attempts > 1 else "at the only attempt"
+        if is_failure:
+            raise FailedRequest(f"{problem} {attempts}")
         advice = "start it, or correct url in the profile" if "reached" in problem else "look after the server"
         raise EngineUnavailable(f"{self._profile.name} does not answer {attempts}: {problem}: {advice}")
 

@@ -19,7 +19,7 @@ from docmt.documents import unwrap_lines
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
 from docmt.engines.answers import clean_answer, find_fault, find_losses, is_copy
-from docmt.engines.http_client import RefusedRequest
+from docmt.engines.http_client import FailedRequest, RefusedRequest
 from docmt.engines.profile import EngineProfile
 from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, Turn, make_request
@@ -83,7 +83,7 @@ class SentenceRequests:
     ) -> tuple[TranslatedSentence, Sequence[str]]:
         """Return the translation of a sentence, and what it lacks. Raises DocmtError if no answer is one."""
         occurrences, use, best, fault = self.find_terms(source), EngineUse(self.profile.name), None, ""
-        previous = None
+        previous, failures = None, 0
         for attempt in range(_MOST_QUESTIONS):
             if attempt:
                 question = Question(question.text, question.terms, fault=fault)  # apart from its document
@@ -94,11 +94,12 @@ class SentenceRequests:
                 break  # the server would say the same
             previous = body
             try:
-                answer, count = self.server.ask(path, body, cancelled)
+                answer, is_new = self.server.ask(path, body, cancelled)
             except RefusedRequest as error:
-                fault, use = str(error), use + self.server.measure(Answer(""))
+                fault, use = str(error), use + self.server.price(Answer(""))
+                failures += isinstance(error, FailedRequest)
                 continue
-            use += self.server.measure(answer, count)
+            use = use + self.server.price(answer) if is_new else use
             text = clean_answer(answer.text, question.text)
             if fault := find_fault(answer, text, question.text, self.languages):
                 self.server.forget(path, body)
@@ -115,6 +116,8 @@ class SentenceRequests:
             faults = {"it lacks or adds": best.losses, "it lacks": wanted, "it may not have": forbidden}
             fault = "; ".join(f"{name} {', '.join(texts)}" for name, texts in faults.items() if texts)
         if best is None:
+            if failures == use.requests:
+                self.server.fail(fault)
             message = f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}"
             raise UntranslatedSentence(message, use)
         scored = best.log_probability is not None

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _REST_SECONDS = 10.0
 """How long a server that did not answer is not asked again."""
+_MOST_FAILURES = 2
+"""Sentences in succession at which a server may not fail."""
 _MOST_ANSWERS = 4096
 """Answers that are kept, because a document may be tried again."""
 _log = logging.getLogger(__name__)
@@ -41,7 +43,9 @@ class Server:
     rests_until: float = 0.0
     is_told: bool = False
     use: EngineUse | None = None
-    """what requests took that nobody has counted yet"""
+    """what all requests took"""
+    failures: int = 0
+    """sentences in succession at which the server failed"""
     aligner: Translator | None = None
     has_aligner: bool | None = None
 
@@ -55,13 +59,31 @@ class Server:
         """Ask no more for a while."""
         self.error, self.rests_until = error, time.monotonic() + _REST_SECONDS
 
-    def ask(self, path: str, body: dict[str, Any], cancelled: threading.Event) -> tuple[Answer, int]:
-        """Return the answer to a request, and 1, or 0 if it was kept."""
+    def price(self, answer: Answer) -> EngineUse:
+        """Return what the request of an answer took."""
+        prices, read, written = self.profile.prices, answer.input_tokens, answer.output_tokens
+        cost = (read * prices.input + written * prices.output) / 1e6
+        currency = prices.currency if prices.input or prices.output else ""
+        return EngineUse(self.profile.name, 1, read, written, cost, currency)
+
+    def _count(self, answer: Answer) -> None:
+        with self.lock:
+            self.use = sum_uses([self.use, self.price(answer)])
+
+    def fail(self, problem: str) -> None:
+        """Note that the server failed at a sentence. Raises EngineUnavailable after another one in succession."""
+        with self.lock:
+            self.failures += 1
+            if self.failures >= _MOST_FAILURES:
+                raise EngineUnavailable(f"{self.profile.name} fails again and again: {problem}: look after the server")
+
+    def ask(self, path: str, body: dict[str, Any], cancelled: threading.Event) -> tuple[Answer, bool]:
+        """Return the answer to a request, and whether it is a new one, not kept from an earlier request."""
         key = _make_key(path, body)
         with self.lock:
             if key in self.answers:
                 self.answers.move_to_end(key)
-                return self.answers[key], 0
+                return self.answers[key], False
             if not (self.is_told or self.profile.is_local):
                 _log.warning("%s: texts leave this machine, to %s", self.profile.name, self.profile.url)
             self.is_told = True
@@ -72,28 +94,10 @@ class Server:
             raise
         self._count(answer)
         with self.lock:
-            self.answers[key] = answer
+            self.failures, self.answers[key] = 0, answer
             if len(self.answers) > _MOST_ANSWERS:
                 self.answers.popitem(last=False)
-        return answer, 1
-
-    def measure(self, answer: Answer, requests: int = 1) -> EngineUse:
-        """Return what an answer took. requests: 0 for one that was kept."""
-        read, written = (answer.input_tokens, answer.output_tokens) if requests else (0, 0)
-        prices = self.profile.prices
-        cost = (read * prices.input + written * prices.output) / 1e6
-        currency = prices.currency if prices.input or prices.output else ""
-        return EngineUse(self.profile.name, requests, read, written, cost, currency)
-
-    def _count(self, answer: Answer) -> None:
-        with self.lock:
-            self.use = sum_uses([self.use, self.measure(answer)])
-
-    def take_use(self) -> EngineUse:
-        """Return what was asked since the last call."""
-        with self.lock:
-            use, self.use = self.use or EngineUse(self.profile.name), None
-        return use
+        return answer, True
 
     def forget(self, path: str, body: dict[str, Any]) -> None:
         """Drop an answer that is no translation."""

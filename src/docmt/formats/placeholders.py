@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from html import unescape
 from html.entities import html5
 from itertools import groupby, pairwise
@@ -31,7 +32,7 @@ _FORMS = (
     r"|(?:(?<=[^\W\d_]{2})|(?<=[.!?}%\]]))\|(?=[^\W\d_]{2})(?![A-Z][A-Z\d_]*\|)"
 )
 """What stands between the plural forms of Laravel and Symfony: `{0} none|{1} one|[2,*] :count`, `one|many`."""
-_LABELLED = re.compile(rf"(?:{_LABEL}|{_INTERVAL})[^|]*(?:\|[ ]*(?:{_LABEL}|{_INTERVAL})[^|]*)+")
+_LABELLED = re.compile(rf"(?:{_LABEL}|{_INTERVAL})[^|]*+(?:\|[ ]*+(?:{_LABEL}|{_INTERVAL})[^|]*+)++")
 _LABELS = rf"(?:(?<![\s\S])|[ ]*\|[ ]*){_LABEL}"
 """Of plural forms of Symfony: `one: a day|many: %count% days`."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
@@ -114,7 +115,7 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         is_part = kind == "placeholder" and bool(_PART.match(text, end) or _PART_BEFORE.search(text, position, start))
         if kind not in _PLACEHOLDERS or span in plain:
             continue
-        if is_part and "|" not in text and span in [each.span for each in find_protected(text)]:
+        if is_part and "|" not in text and span in _find_spans(text):
             continue  # protected in its sentence
         if start > position:
             tokens.append(_Token("text", text[position:start]))
@@ -134,6 +135,12 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         else:
             joined.append(token)
     return joined
+
+
+@lru_cache(maxsize=1)
+def _find_spans(text: str) -> frozenset[tuple[int, int]]:
+    """Return the protected parts of running text, for which each placeholder of a message asks."""
+    return frozenset(each.span for each in find_protected(text))
 
 
 def _is_plain(text: str, patterns: Sequence[str]) -> bool:

@@ -39,6 +39,7 @@ from docmt.cli.model_arguments import (
     is_model_path,
     load_engine,
     load_translator,
+    log_use,
     read_languages,
     short_names,
 )
@@ -372,6 +373,7 @@ def _translate(command: EvaluateRun) -> None:
         names = [prefix + document_name(source, document) for document in command.corpus]
         translator = load_engine(options, system.path)
         system.hypotheses = translate_corpus(translator, system, command.corpus, options.metrics.unit, names)
+        log_use(translator)
         if system.output:
             write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses))
 
@@ -400,12 +402,10 @@ def translate_corpus(
 
     unit: "instance" or "document", which is translated separately. names: names of the documents for messages.
     """
-    if unit == "instance":
-        if is_endpoint(system.path):
-            raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
-        instances = [cut_units(translator, document) for document in corpus]
-    else:
-        instances = [[(0, len(document.source))] for document in corpus]
+    if unit == "instance" and is_endpoint(system.path):
+        raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
+    cut = partial(cut_units, translator) if unit == "instance" else lambda document: [(0, len(document.source))]
+    instances = [cut(document) for document in corpus]
     sources = [group_by_unit([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
     results = map_or_report(sources, names, partial(_translate_units, translator), system.report.failures)
     hypotheses, miscounted = [], []
