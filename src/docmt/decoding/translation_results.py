@@ -341,15 +341,6 @@ class EngineUse:
         return f"{self.name}: {requests}{tokens if self.input_tokens else ''}{cost}"
 
 
-class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt
-    """No answer of a server for a sentence is a translation."""
-
-    def __init__(self, message: str, engine: EngineUse) -> None:
-        """engine: what the answers took."""
-        super().__init__(message)
-        self.engine = engine
-
-
 def sum_uses(uses: Iterable[EngineUse | None]) -> EngineUse | None:
     """Return what translations took together, None if no server made any."""
     total: EngineUse | None = None

@@ -27,7 +27,6 @@ from docmt.decoding.translation_results import (
     TermUse,
     TranslatedSentence,
     Translation,
-    UntranslatedSentence,
     WordLink,
     check_documents,
 )
@@ -36,7 +35,7 @@ from docmt.documents.words import find_words
 from docmt.engines.http_client import EngineUnavailable, HttpClient
 from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
-from docmt.engines.sentence_requests import SentenceRequests, make_sentence
+from docmt.engines.sentence_requests import SentenceRequests, UntranslatedSentence, make_sentence
 from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from docmt.core.errors import DocmtError
 from docmt.decoding.translation_results import (
     EngineUse,
     PreparedDocument,
     TermStatus,
     TermUse,
     TranslatedSentence,
-    UntranslatedSentence,
     WordLink,
 )
 from docmt.documents import unwrap_lines
@@ -29,6 +29,15 @@ _MOST_QUESTIONS = 3
 """Requests for a sentence whose answers are wrong."""
 TOKEN_CHARACTERS = 3
 """Characters of a token, about."""
+
+
+class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt
+    """No answer of a server for a sentence is a translation."""
+
+    def __init__(self, message: str, engine: EngineUse) -> None:
+        """engine: what the answers took."""
+        super().__init__(message)
+        self.engine = engine
 
 
 @dataclass

@@ -9,8 +9,9 @@ from typing import Any
 
 from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
-from docmt.decoding.translation_results import PartialTranslation, TermUse, UntranslatedSentence, WordLink
+from docmt.decoding.translation_results import PartialTranslation, TermUse, WordLink
 from docmt.documents import ParallelDocument
+from docmt.engines.sentence_requests import UntranslatedSentence
 from docmt.formats.language_codes import primary_language
 from docmt.serve.engine import Engine, Overloaded
 from docmt.serve.job_journal import JobJournal, Links, TranslationPlan

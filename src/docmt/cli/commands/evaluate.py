@@ -404,8 +404,8 @@ def translate_corpus(
     """
     if unit == "instance" and is_endpoint(system.path):
         raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
-    cut = partial(cut_units, translator) if unit == "instance" else lambda document: [(0, len(document.source))]
-    instances = [cut(document) for document in corpus]
+    is_cut = unit == "instance"
+    instances = [cut_units(translator, each) if is_cut else [(0, len(each.source))] for each in corpus]
     sources = [group_by_unit([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
     results = map_or_report(sources, names, partial(_translate_units, translator), system.report.failures)
     hypotheses, miscounted = [], []
