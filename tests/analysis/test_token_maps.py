@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import docmt
-from docmt.analysis import attention_maps
+from docmt.analysis import attention_maps, draw_attention
 from docmt.analysis.attention_analysis import attention_sites, describe_site, record_attention
 from docmt.analysis.token_maps import scoring_passes
 from docmt.checkpoint.model_directory import save_model
@@ -88,10 +88,12 @@ def test_rows_and_columns_have_the_names_of_their_tokens(build):
     assert not np.triu(maps["decoder self global 1"].weights[0], 1).any(), "the decoder sees no later token"
 
 
-def test_a_text_is_translated_first(build):
+def test_a_text_is_translated_first_and_drawn(build, tmp_path):
     maps = attention_maps(build("sentence"), "ka lu me.")
     kinds = ("encoder self local", "decoder self local", "decoder cross local")
     assert set(maps) == {f"{kind} {layer}" for kind in kinds for layer in (1, 2)}
+    draw_attention(maps, str(tmp_path / "maps.svg"))
+    assert (tmp_path / "maps.svg").read_text().count("<image") == len(maps)
 
 
 def test_a_document_that_is_too_long_is_refused(build, monkeypatch):

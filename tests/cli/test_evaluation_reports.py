@@ -34,6 +34,12 @@ def test_a_page_and_a_campaign_are_written(files):
     assert campaign["data"][0][0]["src"] == (files / "test.en").read_text().split("\n")[0]
 
 
+def test_documents_that_are_judged_as_a_whole_are_counted(files):
+    (files / "b.de").write_text((files / "b.de").read_text().replace("\n", " ", 1))
+    outcome = call(*SYSTEMS, "--export-pearmut", "c.json", "--pearmut-protocol", "ESA", "--samples", 200)
+    assert "6 documents for `pearmut add`, of which 1 is judged as a whole" in outcome.err
+
+
 def test_a_single_model_makes_a_campaign(files, run):
     call("evaluate", "--model", run, *FILES, *QUICK, "--export-pearmut", "c.json", "--pearmut-protocol", "ESA")
     campaign = json.loads((files / "c.json").read_text())

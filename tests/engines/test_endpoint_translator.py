@@ -255,7 +255,7 @@ def test_nothing_is_protected_if_nothing_shall_be(tmp_path):
 def test_log_probabilities_are_scores(tmp_path):
     with serving() as fake:
         translation = make(tmp_path, fake, log_probabilities=True).translate(Document.from_sentences(["Yes.", "No."]))
-        assert [(each.score, each.tokens) for each in translation] == [(-0.75, 3)] * 2
+        assert [(each.score, each.tokens) for each in translation] == [(-0.75, 2)] * 2
         assert translation.score == -1.5 and "score" in translation.sentences[0].to_json()
         assert fake.requests[0]["logprobs"] is True
         plain = make(tmp_path, fake).translate(Document.from_sentences(["Yes."]))

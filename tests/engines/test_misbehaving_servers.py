@@ -510,3 +510,62 @@ def test_certificates_are_checked(tmp_path, monkeypatch):
         assert re.search("cannot be reached .*certificate", outcome.end, re.IGNORECASE)
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         assert translate(profile(tmp_path, fake, limits=SLOW)) == (TARGETS, {}, "", [])
+
+
+@pytest.mark.parametrize(
+    ("source", "answer", "languages"),
+    [
+        ("Il travaille comme ingénieur IA.", "He works as an AI engineer.", ("fr", "en")),
+        ("En tant qu'IA, je ne peux pas vous aider.", "As an AI, I cannot help you.", ("fr", "en")),
+        ("Voici la traduction du contrat.", "Here is the translation of the contract.", ("fr", "en")),
+        ("Photo: John Smith, Mary Jones, Peter Brown", "Photo: John Smith, Mary Jones, Peter Brown.", ("en", "fr")),
+        ("Bread & water and/or wine / beer.", "Pain et eau et/ou vin ou bière.", ("en", "fr")),
+        ("It was built in the 19th century.", "Il fut construit au XIXe siècle.", ("en", "fr")),
+        ("It costs 10,000 dollars.", "这要一万美元。", ("en", "zh")),
+        ("About 1.5 billion people live there.", "约15亿人住在那里。", ("en", "zh")),
+        ("人民大会堂和国家博物馆", "人民大会堂和国家博物馆", ("zh", "ja")),
+        (
+            "Er rief »What is it that you and the others would have?« laut.",
+            "Il cria « What is it that you and the others would have? »",
+            ("de", "fr"),
+        ),
+    ],
+)
+def test_right_answers_that_look_wrong_are_taken_at_once(source, answer, languages, tmp_path):
+    with serving(lambda text, number: answer) as fake:
+        codes = dict(zip(("source_language", "target_language"), languages, strict=True))
+        outcome = translate(profile(tmp_path, fake, prompt={"turn": "{text}"}, **codes), [source])
+    assert outcome == ([answer], {}, "", []) and len(fake.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "answer", "languages", "reason"),
+    [
+        ("天高皇帝远，海阔凭鱼跃。", "翻译：天高皇帝远，海阔凭鱼跃。", ("zh", "en"), "it repeats the sentence"),
+        ("Elle est là.", "Here is the translation: She is there.", ("fr", "en"), "it is a remark"),
+        ("Elle est là.", "As an AI language model, I cannot translate it.", ("fr", "en"), "it is a remark"),
+    ],
+)
+def test_wrong_answers_of_other_languages_are_refused(source, answer, languages, reason, tmp_path):
+    with serving(lambda text, number: answer) as fake:
+        codes = dict(zip(("source_language", "target_language"), languages, strict=True))
+        outcome = translate(profile(tmp_path, fake, **codes), [source])
+    assert outcome.targets == [None] and reason in outcome.errors[0]
+
+
+def test_a_server_that_takes_no_request_ends_the_work(tmp_path):
+    answer = status(400, '{"error": {"message": "Unsupported parameter: max_tokens"}}')
+    with serving(lambda text, number: answer) as fake:
+        outcome = translate(profile(tmp_path, fake), SOURCES * 50)
+    assert len(fake.requests) == 12 and 3 <= len(outcome.errors) <= 5
+    assert outcome.end.startswith("p takes no request: it answers 400, Unsupported parameter: max_tokens: see what")
+
+
+@pytest.mark.parametrize(
+    "source", ["天高皇帝远，海阔凭鱼跃。", "これは新しい本です。", "هذا كتاب جديد عن تاريخ المدينة"]
+)
+def test_copies_in_scripts_without_capitals_are_reported(source, tmp_path):
+    with serving(lambda text, number: source) as fake:
+        codes = {"source_language": {"天": "zh", "こ": "ja", "ه": "ar"}[source[0]], "target_language": "en"}
+        outcome = translate(profile(tmp_path, fake, **codes), [source])
+    assert outcome == ([source], {}, "", [0]) and len(fake.requests) == 3

@@ -138,6 +138,11 @@ def test_docmt(tmp_path):
     }
 
 
+def test_fields_that_a_server_refuses_are_left_out(tmp_path):
+    body, _ = ask(tmp_path, "tower", extra={"max_tokens": None, "temperature": None, "max_completion_tokens": 99})
+    assert not {"max_tokens", "temperature"} & body.keys() and body["max_completion_tokens"] == 99
+
+
 def test_texts_may_have_braces(tmp_path):
     with serving(lambda text, number: "Un {text} {document} {0} {.") as fake:
         translator = EndpointTranslator(write_profile(tmp_path / "p.yaml", fake.url))

@@ -142,7 +142,7 @@ FAILURES = [
     ("print('[' * 100_000)", "is not a JSON object"),
     ("print('[1, 2]')", r"'\[1, 2\]', is not a JSON object"),
     ("sys.stdout.buffer.write(bytes([255]))", "is not a JSON object"),
-    ("print('{}')", "has no setting name: add it"),
+    ("print('{}')", 'has no "name": print an object as in docs/evaluation.md'),
     (answered(signature=1), "signature is 1: give text"),
     (answered(scores="0.5"), "scores is '0.5': give a list"),
     (answered(scores=[1, 2, 3]), "has 3 scores for 4 sentences"),

@@ -137,6 +137,14 @@ def test_one_system_and_one_document_have_points_too(write):
         assert scores.rows()[1][:2] == ["one", "50.00 ± 0.00" if len(documents) > 1 else "50.00"]
 
 
+def test_documents_are_resampled_whatever_is_asked(write):
+    campaign, key = build_campaign("test", DOCUMENTS, SYSTEMS)
+    paths = [write("a.json", answer(campaign, lambda text: 50)), write("key.json", key)]
+    over_sentences = score_answers(paths, SignificanceConfig(samples=200, resample="sentences"))
+    assert over_sentences.rows() == score_answers(paths, CONFIG).rows()
+    assert "over 8 documents" in over_sentences.format() and "8 documents, 15 segments" in over_sentences.format()
+
+
 def test_what_does_not_fit_is_refused(write):
     campaign, key = build_campaign("test", DOCUMENTS, SYSTEMS)
     entries = answer(campaign, lambda text: 50)
@@ -144,6 +152,7 @@ def test_what_does_not_fit_is_refused(write):
     other = write("other.json", build_campaign("other", DOCUMENTS, SYSTEMS)[1])
     for paths, message in (
         ([answers], r"there is no key of the campaign: name the file \.key\.json"),
+        ([key_file], "there are no answers: name what Pearmut's dashboard gives to download"),
         ([answers, other], "the answers belong to another campaign than the key of other"),
         ([write("b.json", [1]), key_file], r"b\.json has no annotations"),
         ([write("c.json", [{**entries[0], "annotation": [{"Z": {"score": 1}}]}]), key_file], r"damaged \(KeyError"),

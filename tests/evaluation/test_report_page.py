@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from docmt.core.html_page import mark_spans
-from docmt.evaluation import SignificanceConfig, compare, evaluate_documents
+from docmt.evaluation import MetricConfig, SignificanceConfig, compare, evaluate_documents
 from docmt.evaluation.report_page import MOST_DOCUMENTS, MOST_SENTENCES, _find_differences, render_report
 
 CONFIG = SignificanceConfig(samples=200)
@@ -42,9 +42,10 @@ def corpus():
     return sources, references, {"a<b>": first, "second": second, "third": third}
 
 
-def render(corpus, title="a <title>"):
+def render(corpus, title="a <title>", metrics=()):
     sources, references, systems = corpus
-    evaluations = {name: evaluate_documents(texts, references) for name, texts in systems.items()}
+    config = MetricConfig(names=list(metrics))
+    evaluations = {name: evaluate_documents(texts, references, config) for name, texts in systems.items()}
     return render_report(title, evaluations, CONFIG, sources, references, systems), evaluations
 
 
@@ -86,6 +87,14 @@ def test_the_documents_that_differ_most_come_first(corpus):
     assert len(points) == 60
     assert points[7][1:] == (f"{scores[0][7]:.1f}", "second", f"{scores[1][7]:.1f}")
     assert page.count("<svg") == 3 and page.count("chrF by position") == page.count("s-BLEU by position") == 1
+
+
+def test_pictures_show_the_metrics_of_the_tables_and_name_systems_without_sentences(corpus):
+    sources, references, systems = corpus
+    systems["third"] = [[" ".join(each)] for each in systems["third"]]
+    page, _ = render((sources, references, systems), metrics=("chrf++", "d-chrf++"))
+    assert "d-chrF++ of each document" in page and "documents that differ most in d-chrF++<" in page
+    assert "chrF++ by position of sentences in documents, without third: other sentences" in page
 
 
 def test_words_that_differ_are_marked(corpus):

@@ -1,5 +1,6 @@
 """The tests of significance: against sacreBLEU's own, against each text scored anew, and counted by hand."""
 
+import dataclasses
 import json
 from functools import partial
 
@@ -289,8 +290,18 @@ def test_markdown():
     assert lines[2].startswith(r"| a\|b\_c | ") and lines[3].startswith(r"| \* | ")
     assert [line.replace("\\|", "").count("|") for line in lines[:4]] == [7] * 4
     assert lines[3].count(r"p <0.0001\*") + lines[3].count("p 0.0") >= 5
-    assert "(d-BLEU: 12 documents, d-chrF: 12 documents); p and \\* (p < 0.05)" in lines[5]
+    assert "(d-BLEU, d-chrF: 12 documents); p and \\* (p < 0.05)" in lines[5]
     assert lines[-1] == f"- TER: `{systems['a'].ter.signature}`"
+
+
+def test_systems_with_other_signatures_are_named():
+    references, one, other = corpora(8)
+    systems = {"a": evaluate_documents(one, references), "b": evaluate_documents(other, references)}
+    score = systems["b"].s_bleu
+    aligned = dataclasses.replace(score, signature="other")
+    systems["b"] = dataclasses.replace(systems["b"], metrics={**systems["b"].metrics, "s_bleu": aligned})
+    signatures = compare(systems).signatures()
+    assert signatures["s_bleu"] == f"{score.signature}; b: other" and ";" not in signatures["chrf"]
 
 
 @pytest.mark.parametrize("undefined", ["a", "b"])

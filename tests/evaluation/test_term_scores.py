@@ -97,6 +97,24 @@ def test_a_term_that_no_document_repeats_has_no_consistency():
         TermTask.from_sources(TermMatcher(Glossary.from_pairs({"q": "x"})), [["a"]])
 
 
+@pytest.mark.parametrize(("repeating", "interval"), [(1, ""), (2, " ± 0.00")])
+def test_documents_without_repeated_terms_are_not_drawn_for_consistency(tmp_path, monkeypatch, repeating, interval):
+    """Samples of them alone have no consistency, and must not count as 0."""
+    monkeypatch.chdir(tmp_path)
+    documents = [["b", "a"]] * (7 - repeating) + [["a", "a"]] * repeating
+    for name, words in {"source.txt": "ab", "reference.txt": "xy", "good.txt": "xz"}.items():
+        lines = ["\n".join(document).translate(str.maketrans("ab", words)) for document in documents]
+        (tmp_path / name).write_text("\n\n".join(lines) + "\n")
+    (tmp_path / "terms.tsv").write_text("a\tx\n")
+    arguments = ("--reference", "reference.txt", "--source", "source.txt", "--terms", "terms.tsv", "--metrics", "chrf")
+    outcome = call("evaluate", "--systems", "reference.txt", "good.txt", *arguments)
+    assert outcome.status == 0, outcome.err
+    cells = next(line for line in outcome.out.splitlines() if line.startswith("reference.txt")).split("  ")
+    assert [cell.strip() for cell in cells if cell][5] == f"100.00{interval}"
+    assert f"over 7 documents (consistency: {repeating} document" in outcome.out
+    assert "with fewer than 6 documents no difference of consistency can be significant" in outcome.out
+
+
 def test_terms_of_systems_are_compared(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = {"source.txt": ["a"] * 7, "reference.txt": ["x"] * 7, "good.txt": ["x"] * 7, "bad.txt": ["y"] * 6 + ["x"]}

@@ -145,11 +145,12 @@ def draw_points(
     _save_figure(drawing, figure, file_format)
 
 
-def draw_attention(maps: Mapping[str, AttentionMap], figure: Path) -> None:
+def draw_attention(maps: Mapping[str, AttentionMap], figure: str | Path) -> None:
     """Draw heat maps of attentions, the mean over heads, with their tokens: keys from left to right.
 
     maps: by title. Raises DocmtError for the reasons of `draw_curves`.
     """
+    figure = Path(figure)
     file_format = figure_format(figure)
     longest = max(len(tokens) for each in maps.values() for tokens in (each.queries, each.keys))
     side = 1.5 + 0.13 * longest  # inches, with room for names of tokens

@@ -179,6 +179,8 @@ class ShardFacts:
     """paths of its translations below `output`"""
     engine: dict[str, Any] = field(default_factory=dict)
     """what a server took (`EngineUse`)"""
+    reused: int = 0
+    """sentences that a memory gave"""
 
 
 @dataclass(frozen=True)
@@ -459,6 +461,8 @@ class JobStatus:
     """documents with each warning"""
     terms: tuple[tuple[str, int], ...] = ()
     """terms of each state, see `TermStatus`"""
+    reused: int = 0
+    """sentences that a memory gave"""
     engine: EngineUse | None = None
     """what a server took"""
     deleted: tuple[str, ...] = ()
@@ -486,9 +490,10 @@ class JobStatus:
         """Return the result in one line."""
         failed = f"; {self.failed:,} failed, see {self.path}/failed" if self.failed else ""
         terms = f"; {summarize_terms(dict(self.terms))}" if self.terms else ""
+        memory = f"; memory: {self.reused:,} sentences reused" if self.reused else ""
         engine = f"; {self.engine}" if self.engine else ""
         done = f"{self.translated:,} of {self.documents:,} documents are translated"
-        return f"{self.path}: {done}{failed}{terms}{engine}"
+        return f"{self.path}: {done}{failed}{terms}{memory}{engine}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
@@ -546,6 +551,7 @@ def read_status(job: JobDirectory) -> JobStatus:
         seconds=sum(each.seconds for each in facts.values()),
         warnings=tuple(sorted(warnings.items())),
         terms=tuple(sorted(terms.items())),
+        reused=sum(each.reused for each in facts.values()),
         engine=sum_uses(EngineUse(**each.engine) for each in facts.values() if each.engine),
         deleted=tuple(file for name in sorted(deleted) for file in deleted[name]),
     )

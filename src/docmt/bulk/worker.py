@@ -32,10 +32,11 @@ from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig
-from docmt.decoding.translation_results import non_finite_error
+from docmt.decoding.translation_results import TranslatedSentence, non_finite_error
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.published_corpora import is_parquet
+from docmt.terms.memory import QUALITY
 
 if TYPE_CHECKING:
     from docmt.decoding.document_translator import DocumentTranslator
@@ -149,10 +150,12 @@ class Worker:
         files, unwritten = kind.write(self._job.output, shard.name, data, results, self._translator.align)
         failures = [*((item, item.error) for item in items if item.error), *errors, *unwritten]
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
-        counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results)
+        versions = (version for _, documents in results for document in documents for version in document)
+        sentences = [sentence for version in versions for sentence in version]
+        counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(sentences), files
         use = self._translator.use  # failed documents included
         use = use - before if use and before else use
-        facts = ShardFacts(*counts, files, asdict(use) if use else {})
+        facts = ShardFacts(*counts, asdict(use) if use else {}, _count_reused(sentences))
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 
     def _choose_translator(self, shard: Shard) -> DocumentTranslator:
@@ -215,11 +218,14 @@ def _count_warnings(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, 
     return dict(sorted(counts.items()))
 
 
-def _count_terms(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, int]:
+def _count_terms(sentences: Sequence[TranslatedSentence]) -> dict[str, int]:
     """Return the number of terms of each state."""
-    versions = (version for _, documents in results for document in documents for version in document)
-    counts = Counter(use.status for version in versions for sentence in version for use in sentence.terms)
-    return dict(sorted(counts.items()))
+    return dict(sorted(Counter(use.status for sentence in sentences for use in sentence.terms).items()))
+
+
+def _count_reused(sentences: Sequence[TranslatedSentence]) -> int:
+    """Return the number of sentences that a memory gave."""
+    return sum(sentence.memory in QUALITY for sentence in sentences)
 
 
 # The plan

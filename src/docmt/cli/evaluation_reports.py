@@ -16,6 +16,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.settings import Needs, format_flag, option
 from docmt.evaluation import Evaluation
+from docmt.evaluation.metrics import format_count
 from docmt.evaluation.output_alignment import Documents
 from docmt.evaluation.pearmut import HumanProtocol, build_campaign, score_answers
 from docmt.evaluation.report_page import render_report
@@ -84,9 +85,12 @@ def write_reports(options: Any, read_texts: Callable[[], ScoredTexts], evaluatio
         campaign, key = build_campaign(Path(path).stem, texts.sources, texts.systems, protocol, seed)
         for file, values in ((path, campaign), (_key_path(path), key)):
             write_text(file, json.dumps(values, ensure_ascii=False, indent=1) + "\n")
-        _log.info(
-            f"{path}: {len(campaign['data'])} documents for `pearmut add`; keep {_key_path(path)} for the answers"
-        )
+        sides = [sentences for _, sentences in texts.sources], *texts.systems.values()
+        whole = sum(len(set(map(len, each))) > 1 for each in zip(*sides, strict=True))
+        verb = "is" if whole == 1 else "are"
+        remark = f", of which {whole} {verb} judged as a whole, as a system has other sentences" if whole else ""
+        number = format_count(len(texts.sources), "document")
+        _log.info(f"{path}: {number} for `pearmut add`{remark}; keep {_key_path(path)} for the answers")
 
 
 def report_answers(options: Any) -> int:

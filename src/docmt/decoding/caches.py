@@ -240,7 +240,9 @@ class TargetKeys(NamedTuple):
     is_word: Tensor
     """[T] bool, see `SelfCache`"""
     starts: Tensor
-    """[D] position of each search row's first own token"""
+    """[D] position of each search row's first own token, or of its sentence if the scope is that"""
+    in_sentence: bool = False
+    """whether the own sentence of a row has begun in the prefix"""
 
 
 class SelfCache(Cache):
@@ -266,7 +268,7 @@ class SelfCache(Cache):
         self.beams, self.prefix = beams, prefix
         # Whether sentences other than the current one are stored in slots, and do not look like it.
         self.selects = self.scope.extent == "neighbour" or (not single and self.scope.extent != "document")
-        if self.scope.extent == "sentence" and single:
+        if self.scope.extent == "sentence" and single and not (prefix and prefix.in_sentence):
             self.prefix = None
         heads, width = like.shape
         # Of each layer, keys and values [D, capacity, 2, H, k].

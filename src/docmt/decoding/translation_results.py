@@ -301,6 +301,8 @@ class TermUse:
     """log-probability (nats) that the terms of the sentence cost, or that this one would"""
     replaced: str = ""
     """consistent: the words that stood there"""
+    dropped: str = ""
+    """source words that the sentence does not translate any more with its terms, or would not with this one"""
 
 
 @dataclass(frozen=True)

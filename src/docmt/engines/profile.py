@@ -182,9 +182,9 @@ class EngineProfile:
         return key.strip()
 
     def describe(self) -> dict[str, Any]:
-        """Return what determines answers: neither where the server is, nor how much is asked at one time."""
+        """Return what determines answers: not how much is asked at one time, nor where a model is that has a name."""
         settings = asdict(self)
-        for name in ("url", "name", "key_variable", "limits", "prices", "stream"):
+        for name in ("name", "key_variable", "limits", "prices", "stream", *(["url"] if self.model else [])):
             del settings[name]
         return {"engine": self.name, "profile": json_checksum(settings), "answer_tokens": self.limits.answer_tokens}
 

@@ -25,6 +25,8 @@ from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, Turn, make_request
 from docmt.terms.matching import Occurrence, TermMatcher
 
+UNMET = ("lost", "forbidden")
+"""States of terms for which a sentence is asked again."""
 _MOST_QUESTIONS = 3
 """Requests for a sentence whose answers are wrong."""
 TOKEN_CHARACTERS = 3
@@ -32,33 +34,12 @@ TOKEN_CHARACTERS = 3
 
 
 class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt
-    """No answer of a server for a sentence is a translation."""
+    """No answer for a sentence is a translation."""
 
     def __init__(self, message: str, engine: EngineUse) -> None:
-        """engine: what the answers took."""
+        """engine: what the server took for it."""
         super().__init__(message)
         self.engine = engine
-
-
-@dataclass
-class _Candidate:
-    """An answer that may be a translation."""
-
-    text: str
-    losses: Sequence[str]
-    uses: Sequence[TermUse]
-    log_probability: float | None
-    tokens: int
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """How much is wrong with it."""
-        return len(self.losses), len(self.unmet)
-
-    @property
-    def unmet(self) -> list[TermUse]:
-        """Terms that it lacks."""
-        return [use for use in self.uses if use.status in ("lost", "forbidden")]
 
 
 @dataclass(frozen=True)
@@ -91,8 +72,8 @@ class SentenceRequests:
         self, source: str, question: Question, cancelled: threading.Event
     ) -> tuple[TranslatedSentence, Sequence[str]]:
         """Return the translation of a sentence, and what it lacks. Raises DocmtError if no answer is one."""
-        occurrences, use, best, fault = self.find_terms(source), EngineUse(self.profile.name), None, ""
-        previous, failures = None, 0
+        occurrences, use, fault = self.find_terms(source), EngineUse(self.profile.name), ""
+        best, losses, rank, previous, failures = None, list[str](), (0, 0), None, 0
         for attempt in range(_MOST_QUESTIONS):
             if attempt:
                 question = Question(question.text, question.terms, fault=fault)  # apart from its document
@@ -113,43 +94,29 @@ class SentenceRequests:
             if fault := find_fault(answer, text, question.text, self.languages):
                 self.server.forget(path, body)
                 continue
-            candidate = self._make_candidate(source, text, answer, occurrences, attempt)
+            lacks = find_losses(source, text, self.languages, self.patterns) if self.protects else []
             if is_copy(text, question.text, self.languages):  # kept if the server stays with it, and reported
-                candidate.losses = ["a translation", *candidate.losses]
-            if best is None or candidate.rank < best.rank:
-                best = candidate
-            if not any(best.rank):
+                lacks = ["a translation", *lacks]
+            uses = self.check_terms(occurrences, text, source, attempt)
+            unmet = [each for each in uses if each.status in UNMET]
+            if best is None or (len(lacks), len(unmet)) < rank:
+                # What was cut off the answer is in its log-probability, too.
+                scores = answer.scores if text == answer.text.strip() else ()
+                best = replace(make_sentence(source, text), score=sum(scores, 0.0), tokens=len(scores))
+                best, losses, rank = replace(best, terms=tuple(uses)), lacks, (len(lacks), len(unmet))
+            if not any(rank):
                 break
-            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet if use.wanted]
+            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in unmet if use.wanted]
             forbidden = [text for each in occurrences if not each.term.targets for text in each.term.forbidden]
-            faults = {"it lacks or adds": best.losses, "it lacks": wanted, "it may not have": forbidden}
+            faults = {"it lacks or adds": lacks, "it lacks": wanted, "it may not have": forbidden}
             fault = "; ".join(f"{name} {', '.join(texts)}" for name, texts in faults.items() if texts)
         if best is None:
             if failures == use.requests:
                 self.server.fail(fault)
-            message = f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}"
-            raise UntranslatedSentence(message, use)
-        scored = best.log_probability is not None
-        return TranslatedSentence(
-            source,
-            best.text,
-            best.log_probability or 0.0,
-            *((0, len(source)), (0, len(best.text))),
-            tokens=best.tokens if scored else 0,
-            terms=tuple(best.uses),
-            engine=use,
-        ), best.losses
-
-    def _make_candidate(
-        self, source: str, text: str, answer: Answer, occurrences: Sequence[Occurrence], attempt: int
-    ) -> _Candidate:
-        """Return an answer with what is wrong with it."""
-        losses = find_losses(source, text, self.languages, self.patterns) if self.protects else []
-        # What was cut off the answer is in its log-probability, too.
-        score = answer.log_probability if text == answer.text.strip() else None
-        return _Candidate(
-            text, losses, self.check_terms(occurrences, text, source, attempt), score, answer.output_tokens
-        )
+            raise UntranslatedSentence(
+                f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}", use
+            )
+        return replace(best, engine=use), losses
 
     def find_known(self, prepared: PreparedDocument, number: int) -> TranslatedSentence | None:
         """Return the translation of a sentence that needs no request: of the memory, or without words to translate."""

@@ -26,6 +26,8 @@ _REST_SECONDS = 10.0
 """How long a server that did not answer is not asked again."""
 _MOST_FAILURES = 2
 """Sentences in succession at which a server may not fail."""
+_MOST_REFUSED = 12
+"""Requests in a row whose refusal is no matter of their sentences."""
 _MOST_ANSWERS = 4096
 """Answers that are kept, because a document may be tried again."""
 _log = logging.getLogger(__name__)
@@ -41,6 +43,8 @@ class Server:
     lock: threading.Lock = field(default_factory=threading.Lock)
     error: EngineUnavailable | None = None
     rests_until: float = 0.0
+    refused: int = 0
+    """requests in a row that the server did not take"""
     is_told: bool = False
     use: EngineUse | None = None
     """what all requests took"""
@@ -89,9 +93,14 @@ class Server:
             self.is_told = True
         try:
             answer = self.client.post(path, body, cancelled)
-        except RefusedRequest:
+        except RefusedRequest as error:
             self._count(Answer(""))
-            raise
+            self.refused += 1
+            if self.refused < _MOST_REFUSED:
+                raise
+            advice = "see what the server says and correct the profile"
+            raise EngineUnavailable(f"{self.profile.name} takes no request: {error}: {advice}") from None
+        self.refused = 0
         self._count(answer)
         with self.lock:
             self.failures, self.answers[key] = 0, answer

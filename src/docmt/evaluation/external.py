@@ -229,6 +229,8 @@ def _run_metric(arguments: Sequence[str], text: str, count: int) -> _Answer:
         values = None
     if not isinstance(values, dict):
         raise DocmtError(f"{location}, {quote(last)}, is not a JSON object. Print one as in docs/evaluation.md")
+    if missing := [key for key in ("name", "signature", "scores") if key not in values]:
+        raise DocmtError(f'{location} has no "{missing[0]}": print an object as in docs/evaluation.md')
     answer = build(_Answer, {each.name: values[each.name] for each in fields(_Answer) if each.name in values}, location)
     for key, numbers in (("scores", answer.scores), ("subwords", answer.subwords)):
         if numbers is not None and len(numbers) != count:

@@ -52,7 +52,8 @@ METRIC_NAMES = {key: each.label for key, each in TEXT_METRICS.items()} | CONSIST
 METRIC_NAMES |= HUMAN_METRICS
 """Printed names by the names in `Evaluation` and JSON."""
 SEGMENTS: dict[str, str] = {key: each.segment for key, each in TEXT_METRICS.items()}
-SEGMENTS |= dict.fromkeys(TERM_METRICS, "sentence") | dict.fromkeys(("consistency", *CONSISTENCY_METRICS), "document")
+SEGMENTS |= dict.fromkeys(TERM_METRICS, "sentence")
+SEGMENTS |= dict.fromkeys(("consistency", *CONSISTENCY_METRICS, *HUMAN_METRICS), "document")
 """What a metric counts: sentences, paragraphs or documents."""
 CHOICES = {METRIC_NAMES[key].lower(): key for key in (*TEXT_METRICS, *CONSISTENCY_METRICS)}
 """What may be asked for, by the printed name in small letters."""
@@ -114,7 +115,7 @@ class MetricConfig:
     language: str = ""
     """language code of the translations (for any text but plain)"""
     tokenize: str = ""
-    """sacreBLEU tokenizer for BLEU: 13a, none, zh, char, intl, ja-mecab, flores200, ..."""
+    """sacreBLEU tokenizer for BLEU, such as 13a, none, zh, char, intl, ja-mecab or flores200"""
     lowercase: bool = False
     """compare in lower case (TER always does)"""
     names: list[str] = option([], flags=("--metrics",), metavar="NAME")

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -230,6 +230,8 @@ class Evaluation:
     undefined: str | None = None
     alignment: AlignmentShares | None = None
     """what the alignment with the source found, if there was one"""
+    counted: ClassVar[str] = "sentence"
+    """what `sentences` is the number of"""
 
     def __getattr__(self, name: str) -> MetricScore | None:
         """Return the score in a metric, None if it is undefined or was not asked for."""

@@ -101,6 +101,8 @@ class HumanConfig(MetricConfig):
 class HumanEvaluation(Evaluation):
     """Points and errors of a system over the segments for which all systems have answers."""
 
+    counted = "segment"
+
     def to_json(self) -> dict[str, Any]:
         """Return all but the sufficient statistics as JSON values."""
         settings = {name: getattr(self.config, name) for name in ("annotation", "annotators", "left_out")}
@@ -123,6 +125,8 @@ def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None
     key, entries = next((key for key, _ in files if key), None), [entry for _, entries in files for entry in entries]
     if key is None:
         raise DocmtError("there is no key of the campaign: name the file .key.json that was written beside it, too")
+    if not entries:
+        raise DocmtError("there are no answers: name what Pearmut's dashboard gives to download, beside the key")
     answers, annotators = Answers(), set()
     try:
         for user, number, segment, letter, answer in _iterate_answers(entries, key):

@@ -40,14 +40,15 @@ def render_report(
     """
     names = list(systems)
     comparisons = [compare({name: systems[name] for name in names[first:]}, config) for first in range(len(names) - 1)]
-    scores = _score_documents(translations, references)
+    metric = next((key for key in systems[names[0]].metrics if key in ("d_chrf", "d_chrf_pp")), "d_chrf")
+    label, scores = METRIC_NAMES[metric], _score_documents(translations, references, metric)
     spread = scores.max(axis=0) - scores.min(axis=0)
     ranked = [int(number) for number in np.argsort(-spread, kind="stable") if spread[number] > 0][:MOST_DOCUMENTS]
-    figures = [_draw_documents(names, scores, [id for id, _ in sources]), *_draw_positions(systems, config)]
+    figures = [_draw_documents(names, label, scores, [id for id, _ in sources]), *_draw_positions(systems, config)]
     sections = [_table(comparisons[0]), "<h2>Significance</h2>", _DIFFERENCES, *_beside(_matrices(comparisons))]
     legend = "&emsp;".join(_key(number) + escape_text(name) for number, name in enumerate(names))
     sections += [f"<h2>By document and by position</h2><p>{legend}</p>", *_beside(figures)]
-    sections.append(f"<h2>The {len(ranked)} documents that differ most in d-chrF</h2>")
+    sections.append(f"<h2>The {len(ranked)} documents that differ most in {label}</h2>")
     sections.append('<p class="less">Marked: words that differ from the first system, and there from any other.</p>')
     for number in ranked:
         values = ", ".join(f"{name} {value:.1f}" for name, value in zip(names, scores[:, number], strict=True))
@@ -98,14 +99,14 @@ def _matrices(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield _rows(rows)
 
 
-def _score_documents(translations: Mapping[str, Documents], references: Documents) -> NDArray[np.float64]:
-    """Return the d-chrF of each document [S, D], which all systems have, whatever the metrics of the tables are."""
-    config = MetricConfig(names=["d-chrf"])
-    made = [evaluate_documents(texts, references, config).metrics["d_chrf"] for texts in translations.values()]
+def _score_documents(translations: Mapping[str, Documents], references: Documents, metric: str) -> NDArray[np.float64]:
+    """Return the d-chrF or d-chrF++ of each document [S, D], which all systems have, whatever is in the tables."""
+    config = MetricConfig(names=[METRIC_NAMES[metric]])
+    made = [evaluate_documents(texts, references, config).metrics[metric] for texts in translations.values()]
     return np.array([score.formula(score.by_document(len(references))) for score in made if score is not None])
 
 
-def _draw_documents(names: Sequence[str], scores: NDArray[np.float64], ids: Sequence[str]) -> str:
+def _draw_documents(names: Sequence[str], metric: str, scores: NDArray[np.float64], ids: Sequence[str]) -> str:
     """Return a picture with a point for each document: score of the baseline across, of another system up."""
     low, high = float(scores.min()), float(scores.max())
     points = []
@@ -114,7 +115,7 @@ def _draw_documents(names: Sequence[str], scores: NDArray[np.float64], ids: Sequ
             across, up = scores[0, document], scores[number, document]
             label = f"{id}: {names[0]} {across:.1f}, {names[number]} {up:.1f}"
             points.append((number, float(across), float(up), None, label))
-    title = f"d-chrF of each document: {names[0]} across, the others up; better above the line"
+    title = f"{metric} of each document: {names[0]} across, the others up; better above the line"
     return _draw(title, points, {value: f"{value:g}" for value in _ticks(low, high)}, (low, high), True)
 
 
@@ -124,6 +125,8 @@ def _draw_positions(systems: Mapping[str, Evaluation], config: SignificanceConfi
     if not defined:
         return
     buckets = scores_by_position(defined, config).buckets
+    others = ", ".join(name for name in names if name not in defined)
+    remark = f", without {others}: other sentences than the source" if others else ""
     for metric in next(iter(next(iter(buckets.values())).systems.values())):
         points = []
         for place, (bucket, scores) in enumerate(buckets.items()):
@@ -133,7 +136,7 @@ def _draw_positions(systems: Mapping[str, Evaluation], config: SignificanceConfi
                 x = place + 0.12 * (number - (len(systems) - 1) / 2)
                 points.append((number, x, value.value, ends, f"{name}, sentence {bucket}: {value.format(2)}"))
         heights = [end for _, _, value, ends, _ in points for end in (value, *(ends or ()))]
-        title = f"{METRIC_NAMES[metric]} by position of sentences in documents"
+        title = f"{METRIC_NAMES[metric]} by position of sentences in documents{remark}"
         yield _draw(title, points, dict(enumerate(buckets)), (min(heights), max(heights)))
 
 

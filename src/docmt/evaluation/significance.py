@@ -275,13 +275,17 @@ class Comparison:
         baseline, first = next(iter(self.systems.items()))
         segments = {key: self.segments(key) for key in self.outcomes}
         default = next(iter(segments.values()))
-        exceptions = [f"{METRIC_NAMES[key]}: {text}" for key, text in segments.items() if text != default]
-        resampled = f"{default} ({', '.join(exceptions)})" if exceptions else default
+        others: dict[str, list[str]] = {}
+        for key, text in segments.items():
+            others.setdefault(text, []).append(METRIC_NAMES[key])
+        del others[default]
+        exceptions = [f"{', '.join(names)}: {text}" for text, names in others.items()]
+        resampled = f"{default} ({'; '.join(exceptions)})" if exceptions else default
         notes = [
             f"±: half of the 95 % bootstrap confidence interval over {resampled}; p and * "
             f"(p < {SIGNIFICANCE_LEVEL}): against {baseline}, {TEST_NAMES[self.config.test]}; "
             f"{self.config.samples:,} samples, seed {self.config.seed}",
-            f"{format_count(first.documents, 'document')}, {format_count(first.sentences, 'sentence')}",
+            f"{format_count(first.documents, 'document')}, {format_count(first.sentences, first.counted)}",
         ]
         if protocol := first.config.describe_protocol():
             notes.append(protocol)
@@ -291,10 +295,9 @@ class Comparison:
 
     def _few_segments_notes(self) -> Iterator[str]:
         """Yield notes on metrics with too few segments for any significant difference."""
-        first = next(iter(self.systems.values()))
-        for kind, number in (("document", first.documents), ("sentence", first.sentences)):
+        for kind in ("document", "sentence"):
             keys = [key for key in self.outcomes if _segment_kind(key, self.config) == kind]
-            if keys and number < MIN_DOCUMENTS:
+            if keys := [key for key in keys if self._count_segments(key) < MIN_DOCUMENTS]:
                 metrics = (
                     f" of {' and '.join(METRIC_NAMES[key] for key in keys)}" if len(keys) < len(self.outcomes) else ""
                 )
@@ -302,16 +305,23 @@ class Comparison:
 
     def segments(self, metric: str) -> str:
         """Return the number and kind of the segments that are resampled for a metric, such as `200 documents`."""
-        first = next(iter(self.systems.values()))
-        kind = _segment_kind(metric, self.config)
-        return format_count(getattr(first, f"{kind}s"), kind)
+        return format_count(self._count_segments(metric), _segment_kind(metric, self.config))
+
+    def _count_segments(self, metric: str) -> int:
+        evaluations = list(self.systems.values())
+        rows = _segment_rows(metric, evaluations, self.config).values()
+        return next(map(len, rows), evaluations[0].documents)
 
     def signatures(self) -> dict[str, str]:
-        """Return the signature of each metric. All systems share it."""
+        """Return the signature of each metric, with those of systems that have another one, as after an alignment."""
         signatures = {}
         for key in self.outcomes:
-            scores = (evaluation.metrics[key] for evaluation in self.systems.values())
-            signatures[key] = next((score.signature for score in scores if score is not None), "not defined")
+            names: dict[str, list[str]] = {}
+            for name, evaluation in self.systems.items():
+                if score := evaluation.metrics[key]:
+                    names.setdefault(score.signature, []).append(name)
+            first, *others = names or ["not defined"]
+            signatures[key] = "; ".join([first, *(f"{', '.join(names[other])}: {other}" for other in others)])
         return signatures
 
     def format(self) -> str:
@@ -384,18 +394,30 @@ def check_can_resample(documents: int, config: SignificanceConfig) -> None:
 
 def compare_metric(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> list[Outcome | None]:
     """Return the outcome of each system in a metric. Without the baseline's score it has intervals only."""
-    scores = [evaluation.metrics[key] for evaluation in evaluations]
-    defined = {number: score for number, score in enumerate(scores) if score is not None}
-    by_sentence = _segment_kind(key, config) == "sentence"
-    documents = evaluations[0].documents
-    statistics = [score.statistics if by_sentence else score.by_document(documents) for score in defined.values()]
-    outcomes: list[Outcome | None] = [None] * len(scores)
-    if not statistics or len(statistics[0]) < 2:
+    rows = _segment_rows(key, evaluations, config)
+    outcomes: list[Outcome | None] = [None] * len(evaluations)
+    score = next((evaluation.metrics[key] for evaluation in evaluations if evaluation.metrics[key]), None)
+    if score is None or len(next(iter(rows.values()))) < 2:
         return outcomes
-    formula, lower = defined[min(defined)].formula, defined[min(defined)].lower_is_better
-    for number, outcome in zip(defined, compare_statistics(np.stack(statistics), formula, config, lower), strict=True):
-        outcomes[number] = outcome if 0 in defined else Outcome(outcome.interval)
+    compared = compare_statistics(np.stack(list(rows.values())), score.formula, config, score.lower_is_better)
+    for number, outcome in zip(rows, compared, strict=True):
+        outcomes[number] = outcome if 0 in rows else Outcome(outcome.interval)
     return outcomes
+
+
+def _segment_rows(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> dict[int, Statistics]:
+    """Return the statistics [G, K] of the systems with a score, by their numbers.
+
+    Documents in which there is nothing to count for any system, such as those without repeated terms, are left out:
+    a sample of them alone would have no score.
+    """
+    scores = {number: each.metrics[key] for number, each in enumerate(evaluations)}
+    defined = {number: score for number, score in scores.items() if score is not None}
+    if _segment_kind(key, config) == "sentence":
+        return {number: score.statistics for number, score in defined.items()}
+    rows = {number: score.by_document(evaluations[0].documents) for number, score in defined.items()}
+    counted = np.any([each.any(axis=1) for each in rows.values()], axis=0)
+    return {number: each[counted] for number, each in rows.items()}
 
 
 def _segment_kind(metric: str, config: SignificanceConfig) -> str:

@@ -166,10 +166,10 @@ async def search_terms(engine: Engine, facts: JobFacts, journal: JobJournal, ter
         if (new := found.get(number - shift - first)) is not None:
             row = {"number": number, "target": new.target, "tokens": new.tokens, "warnings": old.warnings}
             row |= {"score": round(float(new.score), _DIGITS), "terms": describe_uses(new.terms)}
+            if new.engine:
+                row |= {"engine": asdict(new.engine), "score": row["score"] if new.has_score else None}
             if new.target == old.target:
                 row |= {"score": old.score, "match": old.match, "links": old.links}
-            if new.engine:
-                row["engine"] = asdict(new.engine)
             rows.append(row)
     _add_findings(rows, journal, facts)
     journal.append({"document": document, "sentences": rows, "searched": numbers})
@@ -179,8 +179,10 @@ def _describe_sentences(part: PartialTranslation, first: int, journal: JobJourna
     """Return the values of each sentence of a part; first: number of the first one."""
     translation = part.translation
     if translation is None:
-        use = {"engine": asdict(part.error.engine)} if isinstance(part.error, UntranslatedSentence) else {}
-        return [{"number": first + index, "error": str(part.error), **use} for index in range(len(part.source))]
+        rows = [{"number": first + index, "error": str(part.error)} for index in range(len(part.source))]
+        if isinstance(part.error, UntranslatedSentence):
+            rows[0]["engine"] = asdict(part.error.engine)
+        return rows
     rows = []
     for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
         row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
