@@ -137,6 +137,14 @@ def test_one_system_and_one_document_have_points_too(write):
         assert scores.rows()[1][:2] == ["one", "50.00 ± 0.00" if len(documents) > 1 else "50.00"]
 
 
+def test_points_are_resampled_by_document_whatever_metrics_are(write):
+    campaign, key = build_campaign("test", DOCUMENTS, SYSTEMS)
+    paths = [write("a.json", answer(campaign, lambda text: len(text))), write("key.json", key)]
+    by_sentence = score_answers(paths, SignificanceConfig(samples=200, resample="sentences"))
+    assert by_sentence.outcomes == score_answers(paths, CONFIG).outcomes
+    assert by_sentence.segments("points") == "8 documents" and "over 8 documents" in by_sentence.format()
+
+
 def test_what_does_not_fit_is_refused(write):
     campaign, key = build_campaign("test", DOCUMENTS, SYSTEMS)
     entries = answer(campaign, lambda text: 50)
@@ -147,6 +155,7 @@ def test_what_does_not_fit_is_refused(write):
         ([answers, other], "the answers belong to another campaign than the key of other"),
         ([write("b.json", [1]), key_file], r"b\.json has no annotations"),
         ([write("c.json", [{**entries[0], "annotation": [{"Z": {"score": 1}}]}]), key_file], r"damaged \(KeyError"),
+        ([write("e.json", [{**entries[0], "annotation": [{"A": {"score": float("nan")}}]}]), key_file], r"nan points"),
         ([write("d.json", [{**entries[0], "annotation": [{"A": 7}]}]), key_file], r"the answers are damaged"),
     ):
         with pytest.raises(DocmtError, match=message):

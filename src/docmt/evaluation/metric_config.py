@@ -52,7 +52,9 @@ METRIC_NAMES = {key: each.label for key, each in TEXT_METRICS.items()} | CONSIST
 METRIC_NAMES |= HUMAN_METRICS
 """Printed names by the names in `Evaluation` and JSON."""
 SEGMENTS: dict[str, str] = {key: each.segment for key, each in TEXT_METRICS.items()}
-SEGMENTS |= dict.fromkeys(TERM_METRICS, "sentence") | dict.fromkeys(("consistency", *CONSISTENCY_METRICS), "document")
+SEGMENTS |= dict.fromkeys(TERM_METRICS, "sentence") | dict.fromkeys(
+    ("consistency", *CONSISTENCY_METRICS, *HUMAN_METRICS), "document"
+)
 """What a metric counts: sentences, paragraphs or documents."""
 CHOICES = {METRIC_NAMES[key].lower(): key for key in (*TEXT_METRICS, *CONSISTENCY_METRICS)}
 """What may be asked for, by the printed name in small letters."""

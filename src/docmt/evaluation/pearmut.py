@@ -193,4 +193,7 @@ def _iterate_answers(
             for letter, answer in annotation.items():
                 if answer.get("score") is not None:
                     errors = sum(_SEVERITIES.get(span.get("severity"), 0) for span in answer.get("error_spans") or ())
-                    yield str(user), item["document"], item["segment"], letter, (float(answer["score"]), errors)
+                    points = float(answer["score"])
+                    if not 0 <= points <= 100:
+                        raise ValueError(f"{points} points")
+                    yield str(user), item["document"], item["segment"], letter, (points, errors)

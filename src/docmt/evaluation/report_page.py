@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.html_page import escape_text, mark_spans, render_page
+from docmt.documents.segmentation import UNSPACED_SCRIPT
 from docmt.evaluation.metric_config import METRIC_NAMES, MetricConfig
 from docmt.evaluation.metrics import Evaluation, evaluate_documents
 from docmt.evaluation.output_alignment import Documents
@@ -23,6 +24,7 @@ MOST_DOCUMENTS = 20
 MOST_SENTENCES = 40
 """Sentences of a document that are shown; those on which systems agree are left out but for the one before."""
 _COLORS = 6  # of the page
+_WORD = re.compile(rf"{UNSPACED_SCRIPT.pattern}|(?:(?!{UNSPACED_SCRIPT.pattern})\w)+|[^\w\s]")
 _DIFFERENCES = '<p class="less">Row minus column. Bold: p &lt; 0.05, without correction for many tests.</p>'
 
 
@@ -39,8 +41,9 @@ def render_report(
     sources: [D] ids and sentences; references and translations, by system: [D] sentences.
     """
     names = list(systems)
-    comparisons = [compare({name: systems[name] for name in names[first:]}, config) for first in range(len(names) - 1)]
-    scores = _score_documents(translations, references)
+    rest = range(max(1, len(names) - 1))
+    comparisons = [compare({name: systems[name] for name in names[first:]}, config) for first in rest]
+    scores = _score_documents(systems, translations, references)
     spread = scores.max(axis=0) - scores.min(axis=0)
     ranked = [int(number) for number in np.argsort(-spread, kind="stable") if spread[number] > 0][:MOST_DOCUMENTS]
     figures = [_draw_documents(names, scores, [id for id, _ in sources]), *_draw_positions(systems, config)]
@@ -98,11 +101,16 @@ def _matrices(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield _rows(rows)
 
 
-def _score_documents(translations: Mapping[str, Documents], references: Documents) -> NDArray[np.float64]:
+def _score_documents(
+    systems: Mapping[str, Evaluation], translations: Mapping[str, Documents], references: Documents
+) -> NDArray[np.float64]:
     """Return the d-chrF of each document [S, D], which all systems have, whatever the metrics of the tables are."""
     config = MetricConfig(names=["d-chrf"])
-    made = [evaluate_documents(texts, references, config).metrics["d_chrf"] for texts in translations.values()]
-    return np.array([score.formula(score.by_document(len(references))) for score in made if score is not None])
+    made = [
+        each.d_chrf or evaluate_documents(translations[name], references, config).d_chrf
+        for name, each in systems.items()
+    ]
+    return np.array([score.formula(score.by_document(len(references))) for score in made if score])
 
 
 def _draw_documents(names: Sequence[str], scores: NDArray[np.float64], ids: Sequence[str]) -> str:
@@ -208,7 +216,7 @@ def _list_sentences(names: Sequence[str], sides: Sequence[Sequence[str]]) -> Ite
         marks = [[span for left, _ in spans for span in left], *(right for _, right in spans)]
         texts = [escape_text(source), escape_text(reference), *map(mark_spans, (first, *others), marks)]
         cells = (
-            f'<p dir="auto"><span class="less">{label}</span><br>{text}</p>'
+            f'<p dir="auto"><span class="less" dir="auto">{label}</span><br>{text}</p>'
             for label, text in zip(labels, texts, strict=True)
         )
         yield f'<div class="sentence">{"".join(cells)}</div>'
@@ -216,7 +224,7 @@ def _list_sentences(names: Sequence[str], sides: Sequence[Sequence[str]]) -> Ite
 
 def _find_differences(one: str, other: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Return the characters of words that differ, in each of two texts."""
-    words = [list(re.finditer(r"\w+|[^\w\s]", text)) for text in (one, other)]
+    words = [list(_WORD.finditer(text)) for text in (one, other)]
     left, right = ([word[0] for word in side] for side in words)
     matcher = SequenceMatcher(None, left, right, autojunk=False)
     spans: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])

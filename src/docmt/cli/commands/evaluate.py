@@ -523,9 +523,7 @@ def _score_by_position(
     """
     defined = {name: scores for name, scores in evaluations.items() if scores.sentence_metrics()}
     remarks = [
-        f"{name} has no scores of sentences, so none by position: {scores.undefined or 'its sentences were aligned'}"
-        for name, scores in evaluations.items()
-        if name not in defined
+        f"{name} {scores.describe_missing_sentences()}" for name, scores in evaluations.items() if name not in defined
     ]
     if not defined:
         failures.append(remarks[0])
