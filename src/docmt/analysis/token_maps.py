@@ -46,7 +46,8 @@ class AttentionMap:
     """[H, Tq, Tk], 0 where a query does not see a key. A row sums to 1, or to 1 for each sentence that the attention
     sees separately. Linear attention may have negative weights, with other sums"""
     queries: tuple[str, ...]
-    """[Tq] tokens that attend, boundary tokens included; of a decoder, the tokens that it reads"""
+    """[Tq] tokens that attend, boundary tokens included; of a decoder, the tokens that it reads. They are in the order
+    of the pass, in which windows repeat sentences, and the `sentence` system sorts them"""
     keys: tuple[str, ...]
     """[Tk] tokens that are attended to, or numbers of sentences or states where they are no tokens"""
 
