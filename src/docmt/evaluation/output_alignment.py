@@ -145,7 +145,7 @@ def align_output(sources: Documents, translations: Documents, references: Docume
     aligner = _Aligner.from_lexicon(lexicon, languages, lengths[1] / max(1, lengths[0]) or 1.0)
     documents = list(zip(pieces, translated, strict=True))
     beads = [list(aligner.align(*([text for _, text in side] for side in document))) for document in documents]
-    grouped = [_group(*each, len(lines)) for *each, lines in zip(beads, pieces, translated, sources, strict=True)]
+    grouped = [_group(*each) for each in zip(beads, pieces, translated, map(len, sources), strict=True)]
     ranges, texts = [units for units, _ in grouped], [texts for _, texts in grouped]
     links = [
         {(one[n][0], other[m][0]) for bead in rows for n in bead[0] for m in bead[1]}
