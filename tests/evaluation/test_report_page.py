@@ -109,6 +109,13 @@ def test_names_of_systems_do_not_set_the_direction_of_texts(corpus):
     assert page.count('<p dir="auto"><span class="less" dir="auto">') == page.count('<p dir="auto">') > 100
 
 
+def test_twelve_systems_differ_in_color_or_shape(corpus):
+    sources, references, systems = corpus
+    page, _ = render((sources, references, {str(number): systems["second"] for number in range(12)}))
+    assert len(set(re.findall(r'<span class="key[^>]*>', page))) == 12
+    assert len(set(re.findall(r'r="4" ([^/]*)/>', page))) == 12
+
+
 def test_a_single_system_is_refused(corpus):
     sources, references, systems = corpus
     with pytest.raises(DocmtError, match="cannot compare 1 system"):

@@ -122,11 +122,11 @@ def _list_key_tokens(record: TokenAttentionRecord, inputs: ModelInput, tokenizer
     if memory.source_positions is not None:
         return _list_positions(memory, inputs, tokenizer)
     translated, _ = inputs.source.select_sentences(inputs.alignment.unique())
-    known: list[tuple[str, Packed | None, Side]] = [("source", inputs.source, "source")]
-    known += [("source", translated, "source"), ("drafts", inputs.drafts, "target")]
-    for label, packed, side in known:
-        if label == name and packed is not None and len(packed.tokens) == count:
-            return _list_tokens(packed.tokens, tokenizer, side)
+    sources, drafts = (inputs.source, translated), (inputs.drafts,)
+    known = {"source": sources, "context": sources, "drafts": drafts, "earlier": drafts}
+    for packed in known.get(name, ()):
+        if packed is not None and len(packed.tokens) == count:
+            return _list_tokens(packed.tokens, tokenizer, "source" if packed is not inputs.drafts else "target")
     return list(map(str, range(1, count + 1)))
 
 

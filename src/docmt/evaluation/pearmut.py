@@ -113,7 +113,7 @@ Answers = dict[tuple[int, int], dict[str, dict[str, tuple[float, float]]]]
 
 
 def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None) -> Comparison:
-    """Return the scores of a campaign. paths: its key, and files of answers, in any order.
+    """Return the scores of a campaign. paths: its key, in any place, and files of answers, the oldest first.
 
     Answers are what Pearmut's dashboard gives to download. The last answer of an annotator counts, and the mean over
     annotators. Items that are not of the campaign (tutorials) are left out.

@@ -62,7 +62,8 @@ def render_report(
 
 
 def _key(number: int) -> str:
-    return f'<span class="key" style="color: var(--{number % _COLORS})"></span> '
+    kind = "key hollow" if number // _COLORS % 2 else "key"
+    return f'<span class="{kind}" style="color: var(--{number % _COLORS})"></span> '
 
 
 def _beside(parts: Iterable[str]) -> list[str]:
@@ -180,10 +181,10 @@ def _draw(
         lines.append(f'<path class="axis" d="M{across(low)} {up(low)}L{across(high)} {up(high)}"/>')
     for number, x, y, ends, label in points:
         color = f"var(--{number % _COLORS})"
+        fill = f'fill="none" stroke="{color}"' if number // _COLORS % 2 else f'fill="{color}" fill-opacity=".7"'
         bar = f'<path stroke="{color}" d="M{across(x)} {up(ends[0])}V{up(ends[1])}"/>' if ends else ""
         lines.append(
-            f'<g>{bar}<circle cx="{across(x)}" cy="{up(y)}" r="4" fill="{color}" fill-opacity=".7"/>'
-            f"<title>{escape_text(label)}</title></g>"
+            f'<g>{bar}<circle cx="{across(x)}" cy="{up(y)}" r="4" {fill}/><title>{escape_text(label)}</title></g>'
         )
     svg = f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img">{"".join(lines)}</svg>'
     return f"<figure><figcaption>{escape_text(title)}</figcaption>{svg}</figure>"
