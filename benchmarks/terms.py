@@ -23,7 +23,7 @@ from sacrebleu.metrics import CHRF
 import docmt
 from docmt.checking.languages import stem
 from docmt.checking.lexical_model import SentenceWords, link_words
-from docmt.checking.terms import find_nouns
+from docmt.checking.renderings import find_nouns
 from docmt.decoding.translation_results import Translation
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher

@@ -15,6 +15,8 @@ import torch
 os.environ["DOCMT_HOME"] = f"{os.devnull}/docmt"
 # The tensors of tests are small: a second thread costs more than it brings, and starves other processes.
 torch.set_num_threads(1)
+# Only a crash of the whole machine, which no test makes, loses what is written and not synced: a kill does not.
+os.fsync = lambda descriptor: None
 # A busy machine is no fault of the code, and each run tries the same examples.
 # `pytest --hypothesis-profile random` searches for new ones.
 hypothesis.settings.register_profile("random", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])

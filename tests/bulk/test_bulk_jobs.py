@@ -11,7 +11,7 @@ from tiny_model import save_tiny_model
 import docmt
 from docmt.bulk import worker
 from docmt.bulk.job_directory import JobDirectory, read_status
-from docmt.bulk.shard_rows import JsonlRows
+from docmt.bulk.shards import JsonlRows
 from docmt.cli.commands.bulk import parser
 from docmt.cli.options import EveryCommand
 from docmt.core.settings import format_flag

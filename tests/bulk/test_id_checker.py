@@ -1,7 +1,7 @@
 """Ids that come twice are found by their digests, also those of many documents."""
 
-from docmt.bulk import shard_rows
-from docmt.bulk.shard_rows import IdChecker, digest_id
+from docmt.bulk import shards
+from docmt.bulk.shards import IdChecker, digest_id
 
 
 def test_digests_that_come_twice():
@@ -13,7 +13,7 @@ def test_digests_that_come_twice():
 
 
 def test_there_is_a_look_at_every_doubling(monkeypatch):
-    monkeypatch.setattr(shard_rows, "_FIRST_LOOK", 4)
+    monkeypatch.setattr(shards, "_FIRST_LOOK", 4)
     ids = IdChecker()
     looks = [ids.add(str(number % 5)) for number in range(9)]
     assert looks == [set()] * 7 + [set(map(digest_id, "012"))] + [set()]

@@ -9,7 +9,7 @@ import pytest
 from bulk_jobs import QUICK, read_parts
 from commands import call, fails
 
-from docmt.bulk import workers
+from docmt.bulk import worker
 from docmt.core.errors import missing_package_error
 
 
@@ -17,7 +17,7 @@ def test_ray_is_an_extra(model, corpus, tmp_path, monkeypatch):
     def fail():
         raise missing_package_error("--ray", "ray", "ray")
 
-    monkeypatch.setattr(workers, "_import_ray", fail)
+    monkeypatch.setattr(worker, "_import_ray", fail)
     fails(
         "bulk", model, corpus, "-o", tmp_path / "job", "--ray", "2", *QUICK, message="--ray needs ray: run pip install"
     )

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from docmt.bulk import workers
-from docmt.bulk.job_directory import JobDirectory
-from docmt.bulk.workers import Watch, sign_of_life
+from docmt.bulk import job_directory
+from docmt.bulk.job_directory import JobDirectory, Watch, sign_of_life
 from docmt.core import files
 
 MACHINE = Path("/etc/machine-id")
@@ -20,7 +19,7 @@ MACHINE = Path("/etc/machine-id")
 @pytest.fixture
 def elsewhere(monkeypatch):
     """Workers seem to run on another machine, so that their signs of life alone tell."""
-    monkeypatch.setattr(workers, "_has_ended", lambda name: False)
+    monkeypatch.setattr(job_directory, "_has_ended", lambda name: False)
 
 
 @pytest.fixture

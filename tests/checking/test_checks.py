@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from docmt.checking import KINDS, CheckConfig, check_documents, check_files, render_html, terms
+from docmt.checking import KINDS, CheckConfig, check_documents, check_files, render_html, renderings
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import write_text
 from docmt.documents import ParallelDocument
@@ -216,7 +216,7 @@ def test_a_long_text_takes_no_more_time_for_each_word(monkeypatch):
         return counted
 
     for name in ("tokenize", "stem", "are_related"):
-        monkeypatch.setattr(terms, name, counting(getattr(terms, name)))
+        monkeypatch.setattr(renderings, name, counting(getattr(renderings, name)))
     text = many_terms(400)
     assert len(messages(check(*text, term_documents=1, term_evidence=1), "term")) > 100
     words = sum(len(sentence.split()) for pair in text for sentence in pair)

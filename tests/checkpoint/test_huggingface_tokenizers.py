@@ -117,7 +117,6 @@ def test_a_pruned_vocabulary_splits_its_corpus_as_before(both):
             tokenizer.encode(sentence, side), side
         )
     assert small.language_marks() == tokenizer.language_marks()
-    assert restrict_vocabulary(tokenizer, corpus, extra_symbols=[]).language_marks() == {}
 
 
 def test_a_pruned_vocabulary_can_be_saved_and_pruned_again(both, tmp_path):

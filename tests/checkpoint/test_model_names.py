@@ -10,8 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from docmt import DocmtError, Translator
 from docmt.checkpoint import list_models, model_names
-from docmt.checkpoint.averaging import average_models
-from docmt.checkpoint.model_directory import ModelCard, find_model, load_model, save_model
+from docmt.checkpoint.model_directory import ModelCard, average_models, find_model, load_model, save_model
 from docmt.checkpoint.weights import convert_weights, read_weights
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import BpeTokenizer

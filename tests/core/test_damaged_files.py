@@ -12,9 +12,8 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from docmt.checkpoint.averaging import average_weights
 from docmt.checkpoint.model_directory import load_languages, load_model, save_model
-from docmt.checkpoint.weights import load_weights
+from docmt.checkpoint.weights import average_weights, load_weights
 from docmt.core.errors import DocmtError
 from docmt.core.files import write_text
 from docmt.data import PrepareConfig, PreparedStore, prepare

@@ -12,8 +12,13 @@ import torch
 from reference_search import DOCUMENTS, SPECIALS, build, make_drafts
 
 import docmt
-from docmt.checkpoint.averaging import average_models
-from docmt.checkpoint.model_directory import AlignmentLayer, load_alignment_layer, load_model, save_model
+from docmt.checkpoint.model_directory import (
+    AlignmentLayer,
+    average_models,
+    load_alignment_layer,
+    load_model,
+    save_model,
+)
 from docmt.core.errors import DocmtError
 from docmt.decoding import ContextConfig, Ensemble, alignment
 from docmt.decoding.alignment import align_documents, align_words, default_alignment_layer

@@ -97,7 +97,7 @@ def test_an_opening_that_stops_is_the_whole_translation(translated, monkeypatch)
         assert [words[0] for words in sentences] == [opening.words[0]] * 3
         assert [words[2] for words in sentences] == [opening.words[2]] * 3
         assert len({tuple(words) for words in sentences}) == 3 and {len(words) for words in sentences} == {4}
-    monkeypatch.setattr("docmt.decoding.openings.can_read_prefixes", lambda model: False)
+    monkeypatch.setattr("docmt.decoding.beam_search.can_read_prefixes", lambda model: False)
     for (_, hypotheses), (_, expected) in zip(found, translated.search(openings, search), strict=True):
         assert [each.sentences for each in hypotheses] == [each.sentences for each in expected]
         scores = [each.sentence_scores[0] for each in expected]

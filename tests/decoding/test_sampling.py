@@ -23,7 +23,7 @@ from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens
 from docmt.decoding import SearchConfig, Translator
 from docmt.decoding.ensembles import Ensemble
-from docmt.decoding.sampling import draw_tokens, draw_uniform, number_samples
+from docmt.decoding.logits import draw_tokens, draw_uniform, number_samples
 from docmt.documents import Document
 from variants import CONVENTIONS, FEW, JOINED, ONE_OF_EACH_ORDER, SYSTEMS, in_tiers
 
@@ -83,7 +83,7 @@ def test_random_numbers_are_uniform_in_every_direction():
 
 def test_the_random_numbers_are_those_of_splitmix():
     """The first outputs of the generator with seed 0, as other implementations give them."""
-    from docmt.decoding.sampling import _hash
+    from docmt.decoding.logits import _hash
 
     outputs = [_hash(torch.zeros(1, dtype=torch.int64), torch.tensor([n])).item() % 2**64 for n in range(3)]
     assert outputs == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]

@@ -2,13 +2,14 @@
 
 import re
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 import docmt
 from docmt.core.errors import DocmtError
 from docmt.terms import Glossary, Term
-from docmt.terms.matching import TermMatcher
+from docmt.terms.matching import TermMatcher, TermMode
 
 TEXT = (
     "The committee adopted these measures. It is a good report of 3 pages. Nothing here. "
@@ -114,6 +115,26 @@ def test_terms_in_protected_text_alone_change_nothing(translator):
     assert str(made) == str(translator.translate(document))
 
 
+def test_words_that_a_term_replaces_are_told_and_better_kept(translator, monkeypatch):
+    document = docmt.Document.from_sentences(["The steering committee adopted the report."])
+    modes = [use(translator, {"committee": "collège"}, mode) for mode in get_args(TermMode)]
+    kept = [each.translate(document) for each in modes]
+    assert all("conduite" in str(made) and not made.sentences[0].terms[0].dropped for made in kept)
+    monkeypatch.setattr("docmt.decoding.term_search._MOST_CHECKED", 1)  # the best one for the model
+    refused, required = (each.translate(document) for each in modes)
+    assert str(refused) == str(translator.translate(document)) and "conduite" not in str(required)
+    assert [(each.status, each.dropped) for made in (refused, required) for each in made.sentences[0].terms] == [
+        ("refused", "steering"),
+        ("second_search", "steering"),
+    ]
+
+
+def test_a_cell_may_become_a_term_that_is_longer_than_the_search_allows(translator):
+    long = " ".join(["commission des affaires économiques et monétaires"] * 12)
+    target, statuses = one(translator, {"ECON": long}, "ECON", "prefer")
+    assert target == long[0].upper() + long[1:] and statuses == ["second_search"]
+
+
 def test_modes_are_checked(translator):
     with pytest.raises(DocmtError, match="mode"):
         use(translator, PAIRS, "perhaps")
@@ -149,15 +170,13 @@ def test_a_term_agrees_in_number_with_its_source(translator):
         assert wanted in re.findall(r"\w+", target)
 
 
-def test_a_term_that_loses_text_is_refused_unless_required(translator, plain, monkeypatch):
-    monkeypatch.setattr("docmt.decoding.missing_text._LEAST_WORDS", 3)
-    monkeypatch.setattr("docmt.decoding.missing_text._DOUBTFUL", 9.0)
-    monkeypatch.setattr("docmt.decoding.missing_text._find_missing", lambda made: 8 * ("ressortissant" in made.text()))
+def test_a_required_term_that_loses_text_has_a_warning(translator, plain, monkeypatch):
+    module = "docmt.decoding.long_sentences."
+    monkeypatch.setattr(f"{module}_LEAST_WORDS", 3)
+    monkeypatch.setattr(f"{module}_DOUBTFUL", 9.0)
+    monkeypatch.setattr(f"{module}_find_missing", lambda made: 8 * ("ressortissant" in made.text()))
     document = docmt.Document.from_text(TEXT)
     assert not any(plain.warnings())
-    made = use(translator, PAIRS).translate(document)
-    assert made.sentences[3].terms[0].status == "refused" and not any(made.warnings())
-    assert made.sentences[3].target == plain.sentences[3].target and made.sentences[0] != plain.sentences[0]
     required = use(translator, PAIRS, "require").translate(document)
     assert "ressortissants" in required.sentences[3].target
     assert required.warnings() == [[], [], [], ["missing_text"], []]
@@ -176,6 +195,22 @@ def test_numbers_of_terms_are_no_faults(translator):
 def test_an_apostrophe_of_the_glossary_is_written_as_the_model_writes_it(translator):
     target, _ = one(translator, {"waiting room": "salle d’attente"}, "The waiting room is full.", "require")
     assert "salle d'attente" in target
+
+
+def test_a_forbidden_translation_is_told_where_the_allowed_one_is_refused_and_avoided(translator):
+    document = docmt.Document.from_sentences(["The committee adopted it."])
+    for target, status, forbidden in [
+        ("xylophone quantique", "forbidden", "commission"),
+        ("comité", "second_search", "x"),
+    ]:
+        term = Term("committee", (target,), (forbidden,))
+        (use,) = translator.with_terms(Glossary(translator.languages, (term,))).translate(document).sentences[0].terms
+        assert (use.status, use.found) == (status, forbidden if status == "forbidden" else target)
+    term = Term("committee", ("nouvelle commission",), ("commission",))
+    (use,) = (
+        translator.with_terms(Glossary(translator.languages, (term,)), "require").translate(document).sentences[0].terms
+    )
+    assert (use.status, use.found) == ("second_search", "nouvelle commission")  # it is allowed there
 
 
 def test_a_forbidden_translation_is_reported(translator):

@@ -136,6 +136,7 @@ def test_a_year_touches_no_digit():
     [
         ("{% if a %}It is.{% endif %}", "1857 It is.1868", "1857 C'est.1868", "{% if a %}C'est.{% endif %}"),
         ("See [a file](http://a.b/c_(d)).", "See a file.", "Voir un dossier.", "Voir [un dossier](http://a.b/c_(d))."),
+        ("A _very good_ file.", "A very good file.", "Un très bon dossier.", "Un _très bon_ dossier."),
         ("The {n}th file.", "The 1857 th file.", "Le 1857 dossier.", "Le {n} dossier."),
         ("Set file{s} now.", "Set file 1857 now.", "Mettez le dossier 1857.", "Mettez le dossier{s}."),
         ("{a}{b} is.", "1857 is.", "1857 est.", "{a}{b} est."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,13 +78,13 @@ class _Handler(BaseHTTPRequestHandler):
             fake.most_at_once = max(fake.most_at_once, fake.running)
         try:
             answer = fake.answer(find_text(body), number)
-            if callable(answer):
-                answer(self)
-            else:
-                self.say(answer, body)
         finally:
-            with fake.lock:
+            with fake.lock:  # before the answer, which the client may be faster to read
                 fake.running -= 1
+        if callable(answer):
+            answer(self)
+        else:
+            self.say(answer, body)
 
     def say(self, text: Any, body: dict[str, Any], reason: str = "stop") -> None:
         """Answer with a translation, in the interface of the path."""
@@ -116,13 +117,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(answer: Callable[[str, int], Any] | None = None) -> Iterator[FakeServer]:
-    """Run a fake server while the block runs."""
+def serving(
+    answer: Callable[[str, int], Any] | None = None, context: ssl.SSLContext | None = None
+) -> Iterator[FakeServer]:
+    """Run a fake server while the block runs. context: with a certificate, for https."""
     fake = FakeServer() if answer is None else FakeServer(answer)
     handler = type("Handler", (_Handler,), {"fake": fake})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    fake.url = f"http://127.0.0.1:{server.server_port}"
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    fake.url = f"http{'s' * (context is not None)}://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

@@ -13,13 +13,14 @@ import pytest
 from fake_server import find_text, serving, translate_words, write_profile
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.search_steps import calling_between_steps
+from docmt.decoding.search_config import calling_between_steps
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document
 from docmt.engines import EndpointTranslator, http_client
 from docmt.engines.http_client import EngineUnavailable
 from docmt.engines.open_text import OpenText
 from docmt.engines.sentence_requests import SentenceRequests, make_sentence
+from docmt.terms import Glossary, Term
 from docmt.terms.memory import Memory
 
 TEXT = (
@@ -238,7 +239,7 @@ def test_nothing_is_protected_if_nothing_shall_be(tmp_path):
 def test_log_probabilities_are_scores(tmp_path):
     with serving() as fake:
         translation = make(tmp_path, fake, log_probabilities=True).translate(Document.from_sentences(["Yes.", "No."]))
-        assert [(each.score, each.tokens) for each in translation] == [(-0.75, 3)] * 2
+        assert [(each.score, each.tokens) for each in translation] == [(-0.75, 2)] * 2
         assert translation.score == -1.5 and "score" in translation.sentences[0].to_json()
         assert fake.requests[0]["logprobs"] is True
         plain = make(tmp_path, fake).translate(Document.from_sentences(["Yes."]))
@@ -304,13 +305,25 @@ def test_a_term_in_another_form_is_met(tmp_path):
     assert len(asked) == 1
 
 
-def test_terms_that_are_forbidden_or_stay(tmp_path):
-    terms = {"Baum": "Baum", "house": "logis"}
+def test_terms_that_are_not_translated(tmp_path):
+    glossary = Glossary(("en", "fr"), (Term("Baum", ("Baum",), keep=True), Term("house", ("logis",))))
     sentence, asked = translate_with_terms(
-        tmp_path, lambda *_: "Le logis Baum.", "The house Baum.", terms, prompt={"term": "{source}:{target}"}
+        tmp_path, lambda *_: "Le logis Baum.", "The house Baum.", glossary, prompt={"term": "{source}:{target}"}
     )
     assert [use.status for use in sentence.terms] == ["met", "met"]
     assert "house:logis; Baum:Baum" in asked[0]["messages"][-1]["content"]
+
+
+def test_a_forbidden_translation_is_asked_for_again(tmp_path):
+    glossary = Glossary(("en", "fr"), (Term("house", (), forbidden=("maison", "bicoque")),))
+    answers = ["La maison est grande.", "La bicoque est grande.", "Le logis est grand."]
+    sentence, asked = translate_with_terms(tmp_path, lambda _, n: answers[n - 1], "The house is large.", glossary)
+    assert (sentence.target, len(asked)) == (answers[2], 3)
+    assert [use.status for use in sentence.terms] == ["second_search"]
+    assert "(Use these words" not in asked[0]["messages"][-1]["content"]
+    assert "it may not have maison, bicoque" in asked[1]["messages"][-1]["content"]
+    sentence, asked = translate_with_terms(tmp_path, lambda *_: answers[0], "The house is large.", glossary)
+    assert (sentence.target, [use.status for use in sentence.terms]) == (answers[0], ["forbidden"])
 
 
 def test_terms_in_protected_text_are_not_asked_for(tmp_path):

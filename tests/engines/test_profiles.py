@@ -138,6 +138,11 @@ def test_docmt(tmp_path):
     }
 
 
+def test_fields_that_a_server_refuses_are_left_out(tmp_path):
+    body, _ = ask(tmp_path, "tower", extra={"max_tokens": None, "temperature": None, "max_completion_tokens": 99})
+    assert not {"max_tokens", "temperature"} & body.keys() and body["max_completion_tokens"] == 99
+
+
 def test_texts_may_have_braces(tmp_path):
     with serving(lambda text, number: "Un {text} {document} {0} {.") as fake:
         translator = EndpointTranslator(write_profile(tmp_path / "p.yaml", fake.url))
@@ -188,7 +193,7 @@ BASE = "profile: chat\nurl: http://localhost:1/v1\nmodel: m\nsource_language: en
         (BASE.replace("chat", "babel"), "profile is 'babel': choose one of chat, deepl, docmt, hy-mt2"),
         (BASE.replace("url: http://localhost:1/v1\n", ""), "url"),
         (BASE.replace("target_language: fr\n", ""), "target_language"),
-        (BASE.replace("target_language: fr", "target_language: ''"), "target_language is empty"),
+        (BASE.replace("target_language: fr", "target_language: ''"), "target_language is empty: give the code"),
         (BASE.replace("model: m\n", ""), "model is empty: give the name of the model on the server"),
         (BASE.replace("http://localhost:1/v1", "localhost:1"), "give an address such as http://localhost:11434/v1"),
         (BASE.replace("http://localhost:1/v1", "file:///etc/passwd"), "give an address such as"),
@@ -206,7 +211,6 @@ BASE = "profile: chat\nurl: http://localhost:1/v1\nmodel: m\nsource_language: en
         (BASE + "extra: {day: 2026-01-02}\n", "extra has a value that JSON does not have: write text in quotes"),
         (BASE + "extra: {day: 2026-13-42}\n", "extra has a value that JSON does not have"),
         (BASE + "extra: {p: .nan}\n", "extra has a value that JSON does not have"),
-        (BASE + "extra: {messages: []}\n", "extra.messages is the place of the sentence: leave it out"),
         (BASE + "prompt: {turn: Translate}\n", "prompt.turn has no place for it: add {text}"),
         (BASE + "prompt: {turn: ''}\n", "prompt.turn has no place for it: add {text}"),
         (BASE + "prompt: {turn: [{type: text, text: x}]}\n", "prompt.turn has no place for it: add {text}"),

@@ -250,6 +250,8 @@ def test_plural_forms_of_a_message_are_sentences_of_their_own(text, sentences):
         ("Copy {a}/{b}/{c}", "Copy", [" {a}/{b}/{c}"]),
         ("Read {a}, {b}.", "Read,.", [" {a}", " {b}"]),
         ("A {n}-day trip", "A {n}-day trip", []),
+        ("The {a}red house{b} is", "The red house is", ["{a}", "{b}"]),
+        ("A &lt;b&gt;red&lt;/b&gt; house", "A red house", ["&lt;b&gt;", "&lt;/b&gt;"]),
         ("The {name}'s item/{id} is the {n}th", "The {name}'s item/{id} is the {n}th", []),
         ("&Open :name's %s", "Open's", ["&", " :name", " %s"]),
     ],
@@ -257,3 +259,8 @@ def test_plural_forms_of_a_message_are_sentences_of_their_own(text, sentences):
 def test_placeholders_that_are_parts_of_words_or_belong_together(text, visible, contents):
     unit = hide(text)
     assert (unit.text, [code.content for code in unit.codes]) == (visible, contents)
+
+
+@pytest.mark.parametrize("text", ["{a}-b ", "one: a|", "&lt;b ", "{a}:"])
+def test_long_messages_take_linear_time(text):
+    assert hide(text * 3_000).render() == text * 3_000

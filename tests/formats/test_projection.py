@@ -284,3 +284,13 @@ def test_no_pair_ends_between_an_article_and_its_word():
     links = [(0, 6, 0, 8), (0, 6, 9, 10), (12, 16, 11, 17)]
     projected, _ = project_codes(unit, [Passage(0, 16, "Résultat d'Italie", links)])
     assert projected.render() == "<i>Résultat</i> <r>d'Italie</r>"
+
+
+@pytest.mark.parametrize(("place", "expected"), [(23, "<a>la loi bonne</a>*."), (4, "*<a>la loi bonne</a>.")])
+def test_a_note_beside_a_link_stays_outside_of_it(place, expected):
+    text = "See the really good law."
+    codes = [Code(4, "open", "1", "<a>", can_copy=False), Code(23, "close", "1", "</a>", can_copy=False)]
+    codes.insert(0 if place == 4 else 2, Code(place, "single", "2", "*"))
+    links = [(0, 3, 0, 4), (4, 7, 5, 7), (20, 23, 8, 11), (15, 19, 12, 17), (23, 24, 17, 18)]
+    new, missing = project_codes(Unit(text, tuple(codes)), [Passage(0, len(text), "Voir la loi bonne.", links)])
+    assert not missing and new.render() == f"Voir {expected}"

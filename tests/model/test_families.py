@@ -36,7 +36,7 @@ def test_frames_by_hand():
         ),
         ({"family": "marian", "system": "document"}, "is for systems with one target sentence per source sentence"),
         ({"family": "marain"}, r"model\.family is 'marain': choose one of docmt"),
-        ({"relative_buckets": 8}, r"model\.relative_buckets is set, but model\.position_encoding is sinusoidal"),
+        ({"relative_buckets": 8}, r"model\.relative_buckets has no effect without model\.position_encoding relative"),
         ({"position_encoding": "relative", "relative_distance": 16}, r"relative_distance is 16: choose more than half"),
         ({"activation": "swish"}, r"model\.activation is 'swish': choose one of relu, gelu"),
         ({"output": "other"}, r"model\.output is 'other': choose one of auto, tied"),

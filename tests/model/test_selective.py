@@ -357,5 +357,7 @@ def test_low_precision_is_finite(options):
 
 
 def test_weights_of_words_need_attention_to_words():
-    with pytest.raises(DocmtError, match=r"model.selective.words is sparsemax, but attention sentence has no weights"):
+    with pytest.raises(
+        DocmtError, match=r"model.selective.words has no effect with model.selective.attention sentence"
+    ):
         ModelConfig(**SIZES, **selective(attention="sentence", words="sparsemax"))

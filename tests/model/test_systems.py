@@ -440,11 +440,11 @@ def test_learned_positions_end_with_a_sentence_for_the_user():
         ),
         (
             {"system": "concat", "concat": Concat(loss="last", padding_windows=True)},
-            "model.concat.padding_windows needs model.concat.sentences above 1",
+            "model.concat.padding_windows has no effect with model.concat.loss last",
         ),
         (
             {"system": "concat", "concat": Concat(sentences=1, padding_windows=True)},
-            "model.concat.padding_windows needs model.concat.sentences above 1",
+            "model.concat.padding_windows has no effect with model.concat.sentences 1",
         ),
         (context(sentences=0), "model.context.sentences is 0: choose a number from 1 to 10,000"),
         (context(layers=0), "model.context.layers is 0: choose a number from 1 to 1,000"),
@@ -537,11 +537,11 @@ def test_all_options_survive_their_dictionary(system):
         ),
         (
             {"group": Group(global_attention="linear"), "linear": Linear(gate_bias=1.0)},
-            "gate_per or gate_bias is set, but model.linear.gate is none",
+            "model.linear.gate_bias has no effect without model.linear.gate",
         ),
         (
             {"group": Group(global_attention="linear"), "linear": Linear(feature_sampling="quasi")},
-            "feature_sampling or temperature_per is set, but model.linear.feature_map is learned",
+            "model.linear.feature_sampling has no effect with model.linear.feature_map learned",
         ),
     ],
 )
@@ -553,7 +553,7 @@ def test_options_of_linear_attention_that_would_do_nothing(settings, message):
 def test_context_layers_survive_their_dictionary():
     config = ModelConfig(**SIZES, system="context", context=Context(layers=2))
     assert ModelConfig.from_dict(asdict(config)) == config
-    with pytest.raises(DocmtError, match=r"model.context.layers is 2, but representation bilstm has no layers"):
+    with pytest.raises(DocmtError, match=r"model.context.layers has no effect without .* encoder"):
         ModelConfig(**SIZES, system="context", context=Context(layers=2, representation="bilstm"))
 
 

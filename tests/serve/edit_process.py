@@ -1,7 +1,4 @@
-"""A service with an engine without a model, in a process that may be killed: python edit_process.py DATA PORT."""
-
-import sys
-from pathlib import Path
+"""A service with an engine without a model, in a process that may be killed."""
 
 from service_fixtures import ServiceEngine
 
@@ -12,6 +9,8 @@ from docmt.serve.http_requests import ServiceConfig
 
 document_jobs._SUSPECT_SECONDS = 0.3  # else a test of many kills takes minutes
 
-data, engine = Path(sys.argv[1]), ServiceEngine()
-app = create_app(engine, DocumentJobs(engine, data, JobConfig()), None, data, ServiceConfig())
-ServiceServer(app).serve_forever(open_socket("127.0.0.1", int(sys.argv[2])))
+
+def main(data, port):
+    engine = ServiceEngine()
+    app = create_app(engine, DocumentJobs(engine, data, JobConfig()), None, data, ServiceConfig())
+    ServiceServer(app).serve_forever(open_socket("127.0.0.1", port))

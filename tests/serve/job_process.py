@@ -1,11 +1,6 @@
-"""A server of jobs in a process that may be killed: python job_process.py DATA [FILE ...].
-
-It writes the id of each new job, and ends when no job is active.
-"""
+"""A server of jobs in a process that may be killed. It ends when no job is active."""
 
 import asyncio
-import sys
-from pathlib import Path
 
 from fake_engine import FakeEngine
 
@@ -18,12 +13,13 @@ CONFIRMED = 20
 EDITS = {5: "Written by a person.", 11: "Also by a person."}
 
 
-async def serve(data, files):
+async def serve(data, files, ids):
+    """ids: the end of a pipe that gets the id of each new job."""
     jobs = DocumentJobs(FakeEngine(step=3, seconds=0.002), data)
     await jobs.start()
     for file in files:
         status = await jobs.create(file, DocumentOptions(name=file.name, context="Before. Just before."), "")
-        print(status.id, flush=True)
+        ids.send(status.id)
     known = [path.name for path in (data / "spool").iterdir()]
     for id in sorted(known):
         async for _ in jobs.events(id, ""):
@@ -48,5 +44,5 @@ async def edit(jobs, id):
                 pass
 
 
-if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1]), list(map(Path, sys.argv[2:]))))
+def main(data, files, ids):
+    asyncio.run(serve(data, files, ids))

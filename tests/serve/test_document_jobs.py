@@ -249,6 +249,7 @@ def test_a_word_document_in_every_form(tmp_path):
                 ("original", "a.fr.docx"),
                 ("html", "a.en-fr.html"),
                 ("xlf", "a.en-fr.xlf"),
+                ("xlf12", "a.en-fr.xliff12.xlf"),
                 ("tmx", "a.en-fr.tmx"),
                 ("txt", "a.fr.txt"),
             ):

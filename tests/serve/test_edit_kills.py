@@ -5,19 +5,18 @@ import os
 import random
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import httpx
 import pytest
+from edit_process import main
+from killed_processes import start_process
 
 pytestmark = [pytest.mark.full, pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")]
-HERE = Path(__file__).parent
 TEXT = "".join(f"Sentence number {number} is here. And one more.\n" for number in range(12))
 
 
@@ -39,9 +38,7 @@ class Service:
         self.client.get(self.path + "/events")
 
     def start(self):
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
-        command = [sys.executable, str(HERE / "edit_process.py"), str(self.data), str(self.port)]
-        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        self.process = start_process(main, self.data, self.port)
         until = time.monotonic() + 60
         while time.monotonic() < until:
             with contextlib.suppress(httpx.TransportError):
@@ -50,9 +47,9 @@ class Service:
             time.sleep(0.02)
         raise TimeoutError("the service does not answer")
 
-    def stop(self, sign=signal.SIGKILL):
-        self.process.send_signal(sign)
-        self.process.wait(30)
+    def stop(self):
+        self.process.kill()
+        self.process.join(30)
 
     def state(self):
         """What the document has of people: translation, whether it was edited, whether it is confirmed."""
@@ -93,7 +90,7 @@ def test_kills_lose_no_answered_change_and_make_none_by_half(service, tmp_path):
             assert service.change(chance, f"{kill}.{number}").status_code in (200, 409)
         before, change = service.state(), chance.randrange(10**6)
         copy = shutil.copytree(service.data, tmp_path / str(kill))
-        timer = threading.Timer(chance.random() * 0.02, service.process.send_signal, [signal.SIGKILL])
+        timer = threading.Timer(chance.random() * 0.02, service.process.kill)
         timer.start()
         answered = False
         with contextlib.suppress(httpx.TransportError):
@@ -109,6 +106,19 @@ def test_kills_lose_no_answered_change_and_make_none_by_half(service, tmp_path):
             assert twin.state() == after
             twin.stop()
     assert unanswered and done
+
+
+def test_a_version_from_before_a_kill_is_late_after_it(service):
+    path = f"{service.path}/sentences/3"
+    assert service.client.post(path, json={"target": "Hers.", "version": 1}).status_code == 200
+    service.stop()
+    service.start()
+    answer = service.client.post(path, json={"target": "His.", "version": 1})
+    assert answer.status_code == 409 and answer.json()["sentences"][0]["target"] == "Hers."
+    service.stop()
+    service.start()
+    assert service.state()[3] == ("Hers.", True, False)
+    assert service.client.post(path, json={"target": "His.", "version": 2}).status_code == 200
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import torch
 import docmt
 from docmt.checkpoint.model_directory import save_model
 from docmt.core.errors import DocmtError
-from docmt.decoding.search_steps import between_steps
+from docmt.decoding.search_config import between_steps
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document
 from docmt.model import ModelConfig, TranslationModel

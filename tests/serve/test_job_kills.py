@@ -4,30 +4,34 @@ import asyncio
 import multiprocessing
 import os
 import random
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 from fake_engine import FakeEngine
+from job_process import main
+from killed_processes import CONTEXT, start_process
 
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
 from docmt.serve.file_process import FileProcess
 from docmt.serve.job_store import JobStore
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-HERE = Path(__file__).parent
 TEXT = "".join(f"Sentence number {number} is here. And one more.\n" for number in range(60))
 PAGE = "".join(f"<p>Sentence <b>number {number}</b> is here.</p>\n" for number in range(60))
 
 
 def start(data, *files):
-    folders = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(folders)}
-    command = [sys.executable, str(HERE / "job_process.py"), str(data), *map(str, files)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    """Start a server with these files; return its process, and the ids of their jobs."""
+    receiver, sender = CONTEXT.Pipe(duplex=False)
+    process = start_process(main, data, files, sender)
+    return process, [receiver.recv() for _ in files]
+
+
+def end(process):
+    process.join()
+    return process.exitcode
 
 
 def make_files(folder):
@@ -47,16 +51,11 @@ def contents(data, ids):
     return kept
 
 
-def await_ids(process):
-    return [process.stdout.readline().strip() for _ in range(2)]
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    process = start(folder / "data", *make_files(folder / "files"))
-    ids = await_ids(process)
-    assert process.wait() == 0
+    process, ids = start(folder / "data", *make_files(folder / "files"))
+    assert end(process) == 0
     return contents(folder / "data", ids)
 
 
@@ -68,16 +67,15 @@ def count_bytes(data):
 def test_a_server_that_is_killed_twenty_times_ends_with_the_same_bytes(tmp_path, uninterrupted):
     data, generator = tmp_path / "data", random.Random(7)
     total = sum(len(value) for (_, name), value in uninterrupted.items() if name == "journal.jsonl")
-    process = start(data, *make_files(tmp_path / "files"))
-    ids = await_ids(process)
+    process, ids = start(data, *make_files(tmp_path / "files"))
     for size in sorted(generator.randrange(total) for _ in range(20)):
         while count_bytes(data) < size:
-            assert process.poll() is None
+            assert process.is_alive()
             time.sleep(0.001)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process = start(data)
-    assert process.wait() == 0
+        process.kill()
+        process.join()
+        process, _ = start(data)
+    assert end(process) == 0
     assert contents(data, ids) == uninterrupted
     assert sorted(name for _, name in uninterrupted)[:2] == ["contents.json"] * 2
 

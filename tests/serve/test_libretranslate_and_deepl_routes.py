@@ -178,6 +178,8 @@ def test_keys_of_both_interfaces(tmp_path):
         files = {"file": ("a.txt", b"One cat.")}
         answer = client.post("/translate_file", files=files, data={"api_key": secret, "target": "fr"})
         assert client.get(answer.json()["translatedFileUrl"]).status_code == 200  # without a key
+    with running_service(tmp_path, keys=keys) as client:
+        assert client.get("/v2/usage", headers=headers).json()["character_count"] == 24  # with those before the restart
 
 
 def test_deepl_takes_lists_with_context(client):

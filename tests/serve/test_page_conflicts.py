@@ -43,6 +43,12 @@ def test_a_tab_shows_what_is_changed_in_another_one(tabs):
     other.click(sentence(3))
     other.keyboard.press("c")
     see(page, ".confirmed", "«Three dogs.»")
+    questions = []
+    page.once("dialog", lambda dialog: questions.append(dialog.message) or dialog.dismiss())
+    page.click("#undo")
+    see(page, "#notice", "Nothing was undone.")
+    assert questions == ["The last change was made elsewhere. Undo it?"] and page.locator(".confirmed").count() == 1
+    page.once("dialog", lambda dialog: dialog.accept())
     page.click("#undo")
     other.locator(".confirmed").wait_for(state="detached")
 
@@ -50,6 +56,7 @@ def test_a_tab_shows_what_is_changed_in_another_one(tabs):
 @pytest.mark.parametrize("choice", ["mine", "theirs"])
 def test_of_two_edits_both_are_shown_and_the_user_chooses(tabs, choice):
     page, other = tabs
+    page.on("dialog", lambda dialog: dialog.accept())
     write(page, 1, "Deux chatons gris.")
     edit(other, 1, "Deux chats gris.")
     see(page, sentence(1), "Deux chats gris.")
@@ -137,3 +144,19 @@ def test_edits_in_a_row_are_no_conflict(tabs):
     wait_for_targets(page, ["«One cat.» ()", *targets(page)[1:]])
     until(page, "document.querySelector('#undo').disabled")
     assert page.locator("#notice").is_hidden()
+
+
+@pytest.mark.full
+def test_what_others_changed_is_undone_only_after_a_question_also_behind_an_own_change(tabs):
+    page, other = tabs
+    questions = []
+    page.on("dialog", lambda dialog: questions.append(dialog.message) or dialog.dismiss())
+    edit(page, 0, "Un.")
+    edit(other, 1, "Deux.")
+    see(page, sentence(1), "Deux.")
+    edit(page, 3, "Trois.")
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    see(page, "#notice", "Nothing was undone.")
+    assert questions == ["The last change was made elsewhere. Undo it?"]
+    assert [targets(page)[number] for number in (0, 1, 3)] == ["Un.", "Deux.", "«Three dogs.» (Two+One)"]

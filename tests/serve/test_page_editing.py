@@ -138,6 +138,8 @@ def test_a_draft_survives_escape_and_a_closed_tab(service, open_page):
     page.fill("#panel textarea", "Deux chatons.")
     page.keyboard.press("Escape")
     assert page.locator("#panel textarea").is_hidden() and page.locator(".draft").count() == 1
+    page.select_option("#filter", "draft")
+    assert page.locator(".target .sentence:not(.aside)").all_inner_texts() == [expect(*SOURCES)[1]]
     other = page.context.new_page()
     other.expected_errors = ""
     page.close()
@@ -298,6 +300,7 @@ def test_all_buttons_of_a_sentence_are_seen_where_their_names_are_long(service, 
     edit(page, 0, "Le chat.")
     page.click(sentence(0))
     page.keyboard.press("c")
+    see(page, "#panel h2", "Satz 2")
     page.click(sentence(0))
     see(page, "#panel [data-do=restore]")
     assert page.evaluate("document.querySelector('#panel').scrollWidth") == width
@@ -523,11 +526,14 @@ def test_a_reviewed_file_on_the_start_page_is_taken_over_in_its_document(service
     file = {"name": "reviewed.xlf", "mimeType": "application/xml", "buffer": data}
     page.set_input_files("#file", file)
     page.click("#start button.main")
-    see(page, sentence(0), "Mine.")
-    text = see(page, "#notice span", "Sentences with another translation: 1; confirmed: 0.").inner_text()
-    assert text.endswith("Your edits that it replaced: 1. Undo brings them back.")
-    page.click("#undo")
-    see(page, sentence(0), "Mine, better.")
+    see(page, "#notice span", "Sentences with another translation: 0; confirmed: 0.")
+    assert targets(page)[0] == "Mine, better."
+    page.click(".top .new")
+    page.set_input_files("#file", file | {"buffer": data.replace(b"Mine.", b"Theirs.")})
+    page.click("#start button.main")
+    text = see(page, "#notice span", "“One cat.” was changed since this file was downloaded").inner_text()
+    assert "Left out: 1\n" in text and text.endswith("; the file has “Theirs.”")
+    assert targets(page)[0] == "Mine, better."
     page.click(".top .new")
     page.set_input_files("#file", file | {"buffer": data.replace(b"original=", b'original="other.txt" id=')})
     page.click("#start button.main")

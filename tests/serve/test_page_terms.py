@@ -49,7 +49,9 @@ def test_a_long_search_shows_its_state_and_can_be_stopped(service, open_page):
     page.fill("#term [name=source]", "dog")
     page.fill("#term [name=target]", "chien")
     page.click("#term button")
-    see(page, "#stop").click()
+    see(page, "#stop")
+    assert page.get_attribute("#download", "inert") is not None and page.is_disabled("#copy")
+    page.click("#stop")
     page.wait_for_selector("#stop", state="hidden")
     assert see(page, "#notice span").inner_text().startswith("Sentences with the term now: 0;")
     service.engine.hold = 10_000

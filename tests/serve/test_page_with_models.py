@@ -89,7 +89,7 @@ def test_a_reviewed_file_is_uploaded_told_of_and_undone(model, report, open_page
         page.click("#download summary")
         with page.expect_download() as download:
             page.click("[data-format=xlf12]")
-        assert download.value.suggested_filename == "report.en-fr.xlf"
+        assert download.value.suggested_filename == "report.en-fr.xliff12.xlf"
         text = download.value.path().read_text(encoding="utf-8")
         first = re.search("<target .*?</target>", text)[0]
         text = text.replace(first, '<target state="final">Quelques mots.</target>').replace("Words are", "Worlds are")

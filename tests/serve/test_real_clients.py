@@ -145,7 +145,7 @@ def test_commands_of_curl_in_the_guide(server, translators, tmp_path):
     (tmp_path / "words.csv").write_text("lamp,lampe\n", encoding="utf-8")
     guide = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
     commands, id = re.findall(r"^curl .*/v1/documents.*$", guide, re.MULTILINE), ""
-    assert len(commands) == 5
+    assert len(commands) == 6
     for command in commands:
         words = command.replace("127.0.0.1:5000", server.removeprefix("http://")).replace("ID", id).split()
         done = subprocess.run([*words, "--silent"], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -93,16 +93,19 @@ def test_the_file_of_an_edited_document_changes_nothing_after_a_restart(tmp_path
         document = Document(client, document.path)
         answer = document.upload(new)
         assert (answer["changed"], answer["replaced"], answer["edited"]) == (0, 0, 1)
-        answer = document.upload(old)
+        answer = document.upload(old)  # it changes nothing of what it was written with
+        assert (answer["changed"], answer["problems"], answer["edited"]) == (0, [], 1)
+        other = Document.translate(client, make_document())
+        client.post(other.path + "/sentences/0", json={"target": "Un deux la lampe rouge six."})
+        answer = other.upload(old)  # it was written for a document that only has the same content
         assert (answer["changed"], answer["replaced"], answer["edited"]) == (1, 1, 0)
-        assert document.get(format) == old
         root = etree.fromstring(old)
         targets = (each for each in root.iter("{*}target") if each.getparent().tag.endswith(("segment", "unit")))
         before, bold = next(targets)[:2]
         word, bold.text = bold.text.split(" ", 1)
         before.tail = f"{before.tail or ''}{word} "
-        client.post(document.path + "/sentences/0", json={"target": "Un deux la lampe rouge six."})
-        answer = document.upload(etree.tostring(root))  # the machine's words, with bold elsewhere
+        client.post(other.path + "/sentences/0", json={"target": "Un deux la lampe rouge six."})
+        answer = other.upload(etree.tostring(root))  # the machine's words, with bold elsewhere
         assert (answer["changed"], answer["edited"]) == (1, 1)
 
 
@@ -182,3 +185,22 @@ def test_a_document_that_is_edited_meanwhile_keeps_the_edit(tmp_path, monkeypatc
         monkeypatch.setattr(job_results, "check_pairs", edit_meanwhile)
         assert "changed meanwhile" in document.upload(text, 409)["error"]
         assert [(row["edited"], row["confirmed"]) for row in document.sentences()] == [(False, True), (False, False)]
+
+
+@pytest.mark.parametrize("format", ["xlf", "xlf12"])
+def test_what_was_changed_since_a_file_was_written_stays_and_is_told_if_the_file_changes_it(tmp_path, format):
+    with running_service(tmp_path / "data") as client:
+        document = Document.translate(client, b"One cat. Two dogs. Three birds. Four fish.", "a.txt")
+        file = document.get(format).decode()
+        for number, target in ((0, "Un chat."), (1, "Deux chiens."), (3, "Quatre.")):
+            client.post(f"{document.path}/sentences/{number}", json={"target": target})
+        client.post(document.path + "/undo")
+    for source, target in (("Two dogs.", "Deux chiots."), ("Three birds.", "Trois."), ("Four fish.", "4.")):
+        file = re.sub(rf"(<target[^>]*>)«{source}».*?<", rf"\g<1>{target}<", file)
+    with running_service(tmp_path / "data") as client:
+        document = Document(client, document.path)
+        answer = document.upload(file)
+        assert (answer["changed"], answer["replaced"]) == (2, 0)
+        reason = "“Two dogs.” was changed since this file was downloaded, so it stays; the file has “Deux chiots.”"
+        assert answer["problems"] == [f"r.xlf: {reason}"]
+        assert [row["target"] for row in document.sentences()] == ["Un chat.", "Deux chiens.", "Trois.", "4."]

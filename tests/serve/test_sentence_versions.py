@@ -1,12 +1,15 @@
 """Changes that are based on an earlier version of a sentence: they are refused, and tell the present one."""
 
 import asyncio
+import threading
 
 import pytest
 from fake_engine import FakeEngine
 from service_fixtures import running_service
 from test_document_jobs import create, follow, running
 from test_openapi import check
+
+from docmt.serve.access_keys import AccessKeys
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -64,7 +67,8 @@ def read(client, path):
 def test_of_two_edits_of_a_sentence_the_later_one_is_refused_and_shown_the_first(client):
     path = start(client)
     anna, ben = Person(client, path), Person(client, path)
-    assert anna.write(1, "Deux chats.").json()["versions"] == {"1": 2}
+    (row,) = anna.write(1, "Deux chats.").json()["updated"]
+    assert (row["target"], row["version"]) == ("Deux chats.", 2)
     answer = ben.write(1, "Deux chatons.")
     assert answer.status_code == 409
     check(answer.json(), {"$ref": "#/components/schemas/Error"})
@@ -164,3 +168,16 @@ def test_a_stream_that_stays_tells_what_is_changed_after_the_end(tmp_path):
             assert [each.name async for each in events] == ["done"]
 
     asyncio.run(scenario())
+
+
+def test_a_stream_that_stays_ends_when_its_key_is_revoked(tmp_path):
+    keys = AccessKeys(tmp_path)
+    secret, key = keys.create("anna")
+    keys.create("ben")
+    with running_service(tmp_path, keys=keys, heartbeat_seconds=0.02) as client:
+        client.headers["authorization"] = f"Bearer {secret}"
+        path = start(client)
+        threading.Timer(0.2, keys.revoke, [key.id]).start()
+        text = client.get(path + "/events?stay=true").text
+        assert "event: done" in text and text.endswith(": still here\n\n")
+        assert client.get(path).status_code == 401 and client.state.staying == 0

@@ -112,6 +112,44 @@ def test_texts_for_a_model_do_not_wait_for_a_slow_server(tmp_path):
             assert wait_for(url, id, "done", "failed")["status"] == "done"
 
 
+def test_a_failed_sentence_has_its_cost_in_the_job(tmp_path):
+    with serving(lambda text, number: "" if "new" in text else translate_words(text)) as fake:
+        model = write_profile(tmp_path / "far.yaml", fake.url)
+        with running_server(model, data=tmp_path / "data") as url:
+            status = wait_for(url, send(url, TEXT), "done", "failed")
+            assert status["engine"]["requests"] == len(fake.requests) == 5
+
+
+def test_texts_for_a_model_do_not_wait_for_a_second_search_by_a_slow_server(tmp_path):
+    may_answer = threading.Event()
+    may_answer.set()
+
+    def answer(text, number):
+        assert may_answer.wait(SECONDS)
+        return translate_words(text)
+
+    with serving(answer) as fake:
+        far = write_profile(tmp_path / "far.yaml", fake.url)
+        own = save(tmp_path / "own", **SYSTEMS["sentence"])
+        with running_server(far, own, data=tmp_path / "data") as url:
+            id = send(url, TEXT, model="far")
+            wait_for(url, id, "done")
+            asked = len(fake.requests)
+            may_answer.clear()
+            terms = {"source": "world", "target": "monde"}
+            search = threading.Thread(
+                target=lambda: requests.post(f"{url}/v1/documents/{id}/terms", json=terms, timeout=SECONDS)
+            )
+            search.start()
+            while len(fake.requests) == asked:
+                time.sleep(0.01)
+            near = requests.post(f"{url}/v1/translate", json={"text": "ba be", "model": "own"}, timeout=SECONDS / 4)
+            assert near.status_code == 200
+            may_answer.set()
+            search.join()
+            assert wait_for(url, id, "done", "failed")["engine"]["requests"] == len(fake.requests)
+
+
 @pytest.mark.parametrize("kind", ["docmt", "libretranslate", "deepl"])
 def test_docmt_is_the_server_of_another_docmt(tmp_path, kind):
     model = save(tmp_path / "own", **READS_CONTEXT)

@@ -75,6 +75,24 @@ def test_words_of_headers_may_be_terms(read):
     assert [term.source for term in read("a.tsv", "cat\tchat\ten\tfr\n").terms] == ["cat"]
 
 
+@pytest.mark.parametrize("name", ["No", "Nr", "#"])
+def test_a_column_of_numbers_is_no_language(name, read):
+    assert read("a.csv", f"{name},en,fr\n1,dog,chien\n2.,cat,chat\n").terms == (
+        Term("dog", ("chien",)),
+        Term("cat", ("chat",)),
+    )
+
+
+def test_semicolons_between_translations(read):
+    glossary = read("a.tsv", "source\ttranslations\ndog\tchien; clebs\n")
+    assert glossary.terms == (Term("dog", ("chien", "clebs")),) and not glossary.remarks
+    glossary = read("a.tsv", "en\tfr\ndog\tchien; clebs\n")
+    assert glossary.terms == (Term("dog", ("chien; clebs",)),)
+    assert [row.reason for row in glossary.remarks] == [
+        "has a semicolon in a term: write | between several translations"
+    ]
+
+
 def test_quotes(read):
     assert read("a.csv", '"the ""A"" list, long","liste ""A"""\n').terms == (
         Term('the "A" list, long', ('liste "A"',)),

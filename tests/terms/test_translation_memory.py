@@ -173,6 +173,7 @@ def date(year, name="changedate"):
     return f'{name}="{year}0101T000000Z"'
 
 
+TWICE = unit(target="b").replace("</tu>", '<tuv xml:lang="fr"><seg>c</seg></tuv></tu>')
 RULES = {
     "after the same sentence": ([BEFORE, unit(target="b"), OTHER, unit(target="d")], "context", "b"),
     "not if that is another": ([unit(target="b"), OTHER, unit(target="b")], "exact", "b"),
@@ -200,6 +201,12 @@ RULES = {
     "the order of a file decides nothing": ([unit(target="c"), unit(target="b")], "conflict", ""),
     "two that agree": ([unit(target="b"), unit(target="b ")], "exact", "b"),
     "machine": ([unit(target="b", props=MACHINE)], "exact", "b"),
+    "none of two in one unit": ([TWICE], "conflict", ""),
+    "the newest in one unit": (
+        [TWICE.replace('<tuv xml:lang="fr"', f'<tuv xml:lang="fr" {date(2024)}', 1)],
+        "exact",
+        "b",
+    ),
 }
 
 
@@ -288,6 +295,10 @@ def test_placeholders_are_text_where_a_file_has_them_as_text(read):
     assert find(memory, "You have {count} files.") == ("exact", "Vous avez {count} fichiers.")
     _, units = open_file(segment(source="You have {count} files.", target=""))
     assert memory.match(units.documents[0])[0].target == "Vous avez fichiers."  # and the code at its place
+    memory = read(tmx(unit("{count} files are in {place}", "{count} fichiers sont dans {place}")))
+    _, units = open_file(segment(source="{count} files are in {place}", target=""))
+    assert memory.match(units.documents[0])[0].target == "fichiers sont dans"  # the codes stay around it
+    assert find(memory, "files are in") is None
 
 
 def test_memories_that_differ_have_other_checksums(read):

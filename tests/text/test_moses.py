@@ -6,7 +6,7 @@ import pytest
 import sacremoses
 
 from docmt.core.errors import DocmtError
-from docmt.text.moses import CaseCounter, Moses, Truecaser, detruecase, moses, moses_language
+from docmt.text.bpe import CaseCounter, Moses, Truecaser, detruecase, moses, moses_language
 
 WORDS = [
     "the",

@@ -12,7 +12,7 @@ from sacremoses import MosesPunctNormalizer
 
 from docmt.core.errors import DocmtError
 from docmt.text import MosesBpeTokenizer, SpecialTokens, load_tokenizer, train_tokenizer
-from docmt.text.moses import Moses
+from docmt.text.bpe import Moses
 
 SIZE = 560
 ENGLISH = [

@@ -162,9 +162,6 @@ def test_pruning_keeps_how_sentences_are_split(tokenizer):
     for side in ("source", "target"):
         assert small.decode_batch(small.encode_batch(TEXT, side), side) == TEXT
         assert small.find_id(">>de<<", side) == len(small.vocabularies[side].symbols) - 3
-    assert restrict_vocabulary(tokenizer, [], extra_symbols=()).find_id(">>de<<", "source") is None
-    with pytest.raises(DocmtError, match="has no symbol '>>fr<<'"):
-        restrict_vocabulary(tokenizer, corpus, extra_symbols=[">>fr<<"])
 
 
 def damaged(name, change):

@@ -9,8 +9,7 @@ import torch
 from runs import Killed, assert_equal_runs, assert_equal_weights, kill_before
 from safetensors.torch import load_file
 
-from docmt.checkpoint.averaging import average_models
-from docmt.checkpoint.model_directory import load_languages, load_model
+from docmt.checkpoint.model_directory import average_models, load_languages, load_model
 from docmt.core.errors import DocmtError
 from docmt.training import CheckpointConfig, StopConfig, train
 from docmt.training.run_directory import select_snapshots

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from docmt.checkpoint.averaging import average_weights
 from docmt.checkpoint.model_directory import load_model
+from docmt.checkpoint.weights import average_weights
 from docmt.core.errors import DocmtError
 from docmt.core.files import find_leftovers
 from docmt.model import TranslationModel

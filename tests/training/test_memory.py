@@ -8,9 +8,9 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
-from docmt.training import BatchConfig, memory, train
-from docmt.training.memory import build_outline, choose_strategy, estimate
+from docmt.training import BatchConfig, train, trained_weights
 from docmt.training.train_config import AdapterConfig
+from docmt.training.trained_weights import build_outline, choose_strategy, estimate
 from docmt.training.training_corpus import fit_model_config
 
 LARGE = ModelConfig(system="document", preset="large", vocabulary_size=32_000)
@@ -20,7 +20,9 @@ GIGABYTE = 10**9
 @pytest.fixture
 def limit(monkeypatch):
     """A function that sets the memory of a process."""
-    return lambda gigabytes: monkeypatch.setattr(memory, "available_memory", lambda *_: int(gigabytes * GIGABYTE))
+    return lambda gigabytes: monkeypatch.setattr(
+        trained_weights, "available_memory", lambda *_: int(gigabytes * GIGABYTE)
+    )
 
 
 def outline(model, trainable=True):

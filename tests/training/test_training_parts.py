@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from docmt.checkpoint.averaging import average_weights, select_updates
+from docmt.checkpoint.weights import average_weights
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel
 from docmt.text import SpecialTokens
@@ -20,7 +20,7 @@ from docmt.training import ObjectiveConfig, StopConfig, TrainConfig, optimizer
 from docmt.training.distributed import is_main_process, start_fabric
 from docmt.training.objective import drop_tokens
 from docmt.training.optimizer import Updater, _row_norms, constant_with_warmup, derive_seed, inverse_square_root
-from docmt.training.run_directory import BestValidation
+from docmt.training.run_directory import BestValidation, select_updates
 from docmt.training.train_config import first_difference
 from docmt.training.training_corpus import BatchedSplit, TrainingCorpus, UpdatePlan, fit_model_config, prefetch
 

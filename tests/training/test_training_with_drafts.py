@@ -11,8 +11,7 @@ import pytest
 import torch
 from runs import Killed, assert_equal_runs, copy_before, kill_before
 
-from docmt.checkpoint.averaging import average_models
-from docmt.checkpoint.model_directory import find_drafter
+from docmt.checkpoint.model_directory import average_models, find_drafter
 from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens
 from docmt.decoding import SearchConfig, Translator, translate_documents

@@ -107,7 +107,7 @@ class TokenAttentionRecord(_Record):
 
     @property
     def sees_several_sentences(self) -> bool:
-        """Whether the weights are distributed over several sentences.
+        """True if the weights are distributed over several sentences.
 
         False within a sentence, and for one fixed previous sentence. Attention within a sequence of several sentences
         does not count, as its queries do not belong to a single sentence.

@@ -12,6 +12,10 @@
 A worker claims a shard by renaming its file, which one worker alone succeeds in. Results are written to temporary
 files, synced, and renamed; `state/done/N` comes last. So a worker may be killed at any moment: another one returns its
 claim and translates the shard again, to the same bytes.
+
+Signs of life need no common clock. A thread renews the modification time of a worker's file, which the file system
+sets. A worker counts as dead if its file is old by the clock of the file system, and does not change while another
+worker watches it. So neither clocks that differ nor a clock that jumps end the claim of a living worker.
 """
 
 from __future__ import annotations
@@ -19,8 +23,11 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import secrets
 import shutil
+import threading
+import time
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,13 +36,99 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from docmt.bulk.workers import CLAIM_SECONDS, Watch
 from docmt.core.errors import DocmtError
-from docmt.core.files import find_leftovers, host_id, read_bytes, read_json, write_error, write_text
+from docmt.core.files import find_leftovers, host_id, is_running, read_bytes, read_json, write_error, write_text
 from docmt.core.plain_text import write_bytes
 from docmt.core.progress import format_time
 from docmt.decoding.term_report import summarize_terms
 from docmt.decoding.translation_results import EngineUse, sum_uses
+
+CLAIM_SECONDS = 300.0
+"""Age of a sign of life after which a worker may count as dead. NFS shows other machines a change a minute late."""
+_RENEWALS = 10
+"""Signs of life in that time."""
+_NAME = re.compile(r"\d+-[0-9a-f]{8}-[0-9a-f]{8}")
+
+
+@contextmanager
+def sign_of_life(folder: Path, seconds: float = CLAIM_SECONDS) -> Iterator[str]:
+    """Yield the name of a new worker, whose file is renewed until the block ends. Raises DocmtError if it cannot be."""
+    name = f"{os.getpid()}-{host_id()}-{secrets.token_hex(4)}"
+    file, ended = folder / name, threading.Event()
+    try:
+        file.touch()
+    except OSError as error:
+        raise write_error(file, error) from error
+
+    def renew() -> None:
+        while not ended.wait(seconds / _RENEWALS):
+            with suppress(OSError):  # of a disk that is full, or of a network that is away for a while
+                file.touch()
+
+    thread = threading.Thread(target=renew, name="sign of life", daemon=True)
+    thread.start()
+    try:
+        yield name
+    finally:
+        ended.set()
+        thread.join()
+        with suppress(OSError):
+            file.unlink()
+
+
+class Watch:
+    """Observation of the workers in a folder."""
+
+    def __init__(self, folder: Path, seconds: float = CLAIM_SECONDS) -> None:
+        self._folder, self._seconds = folder, seconds
+        self._unchanged: dict[str, tuple[float, float]] = {}  # last renewal, and since when it is watched
+
+    def look(self, patient: bool = True) -> dict[str, bool]:
+        """Return whether each worker lives, by name.
+
+        patient: whether workers with an old sign of life count as living until they have been watched for a while.
+        """
+        ages, now = self._read_ages(), time.monotonic()
+        self._unchanged = {
+            name: seen if (seen := self._unchanged.get(name)) and seen[0] == renewed else (renewed, now)
+            for name, (renewed, _) in ages.items()
+        }
+        patience = 2 * self._seconds / _RENEWALS if patient else 0.0
+        return {
+            name: not _has_ended(name) and (age <= self._seconds or now - self._unchanged[name][1] < patience)
+            for name, (_, age) in ages.items()
+        }
+
+    def _read_ages(self) -> dict[str, tuple[float, float]]:
+        """Return when each worker gave its last sign of life, and how long ago, by the clock of the file system."""
+        renewals = {}
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                if _NAME.fullmatch(entry.name):
+                    with suppress(OSError):  # it has ended
+                        renewals[entry.name] = entry.stat().st_mtime
+        now = read_clock(self._folder) if renewals else 0.0
+        # After a jump of the clock, a dead worker's sign of life may lie in the future.
+        return {name: (renewed, abs(now - renewed)) for name, renewed in renewals.items()}
+
+
+def read_clock(folder: Path) -> float:
+    """Return the time by the clock of a folder's file system; by that of this machine if it cannot be written."""
+    file = folder / f".clock.{os.getpid()}-{host_id()}.{secrets.token_hex(4)}.tmp"
+    try:
+        file.touch()
+        now = file.stat().st_mtime
+        file.unlink()
+    except OSError:
+        return time.time()
+    return now
+
+
+def _has_ended(name: str) -> bool:
+    """Return whether a worker was a process of this machine that does not run any more."""
+    pid, host, _ = name.split("-")
+    return host == host_id() and not is_running(int(pid))
+
 
 PLAN = "plan"
 """Name of the claim to plan a job."""
@@ -60,13 +153,13 @@ class Shard:
 
 @dataclass(frozen=True)
 class Plan:
-    """What all workers of a job agree on."""
+    """The plan of a job, on which all its workers agree."""
 
     settings: dict[str, Any]
     """JSON values by the names that messages give them"""
     shards: list[Shard]
     kind: dict[str, Any]
-    """how documents are read and written, see `docmt.bulk.shard_files`"""
+    """how documents are read and written, see `docmt.bulk.shards`"""
 
 
 @dataclass(frozen=True)
@@ -86,6 +179,8 @@ class ShardFacts:
     """paths of its translations below `output`"""
     engine: dict[str, Any] = field(default_factory=dict)
     """what a server took (`EngineUse`)"""
+    reused: int = 0
+    """sentences that a memory gave"""
 
 
 @dataclass(frozen=True)
@@ -97,7 +192,7 @@ class Claim:
 
     @property
     def is_held(self) -> bool:
-        """Whether no other worker has returned it because this one seemed dead."""
+        """True if no other worker has returned it because this one seemed dead."""
         return self.path.exists()
 
 
@@ -366,6 +461,8 @@ class JobStatus:
     """documents with each warning"""
     terms: tuple[tuple[str, int], ...] = ()
     """terms of each state, see `TermStatus`"""
+    reused: int = 0
+    """sentences that a memory gave"""
     engine: EngineUse | None = None
     """what a server took"""
     deleted: tuple[str, ...] = ()
@@ -373,7 +470,7 @@ class JobStatus:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all shards are done."""
+        """True if all shards are done."""
         return self.planned and self.done == self.shards
 
     @property
@@ -393,9 +490,10 @@ class JobStatus:
         """Return the result in one line."""
         failed = f"; {self.failed:,} failed, see {self.path}/failed" if self.failed else ""
         terms = f"; {summarize_terms(dict(self.terms))}" if self.terms else ""
+        memory = f"; memory: {self.reused:,} sentences reused" if self.reused else ""
         engine = f"; {self.engine}" if self.engine else ""
         done = f"{self.translated:,} of {self.documents:,} documents are translated"
-        return f"{self.path}: {done}{failed}{terms}{engine}"
+        return f"{self.path}: {done}{failed}{terms}{memory}{engine}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
@@ -453,6 +551,7 @@ def read_status(job: JobDirectory) -> JobStatus:
         seconds=sum(each.seconds for each in facts.values()),
         warnings=tuple(sorted(warnings.items())),
         terms=tuple(sorted(terms.items())),
+        reused=sum(each.reused for each in facts.values()),
         engine=sum_uses(EngineUse(**each.engine) for each in facts.values() if each.engine),
         deleted=tuple(file for name in sorted(deleted) for file in deleted[name]),
     )

@@ -6,26 +6,37 @@ import logging
 import time
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from docmt.bulk.job_directory import PLAN, Claim, JobDirectory, Plan, Shard, ShardFacts
-from docmt.bulk.shard_files import CountTokens, FileShards, ShardItem, ShardKind, Versions, describe_error, list_files
-from docmt.bulk.shard_rows import JsonlRows, ParquetRows, RowConfig
-from docmt.core.errors import DocmtError, is_out_of_memory, map_or_error
+from docmt.bulk.shards import (
+    CountTokens,
+    FileShards,
+    JsonlRows,
+    ParquetRows,
+    RowConfig,
+    ShardItem,
+    ShardKind,
+    Versions,
+    describe_error,
+    list_files,
+)
+from docmt.core.errors import DocmtError, is_out_of_memory, map_or_error, missing_package_error
 from docmt.core.files import json_checksum, read_error
 from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig
-from docmt.decoding.translation_results import non_finite_error, sum_uses
+from docmt.decoding.translation_results import TranslatedSentence, non_finite_error, sum_uses
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.published_corpora import is_parquet
+from docmt.terms.memory import QUALITY
 
 if TYPE_CHECKING:
     from docmt.decoding.document_translator import DocumentTranslator
@@ -36,7 +47,9 @@ _LOOKS = 150  # after which a shard that is nowhere counts as lost; NFS shows a 
 _TOKEN_CHARACTERS = 4
 _SAMPLE_BYTES = 1 << 16
 _ROW_KINDS = {kind.format: kind for kind in (JsonlRows, ParquetRows)}
+_RESTARTS = 20  # of an actor of Ray: a document that ends its process must not restart it for ever
 _log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 
 class Worker:
@@ -137,10 +150,11 @@ class Worker:
         files, unwritten = kind.write(self._job.output, shard.name, data, results, self._translator.align)
         failures = [*((item, item.error) for item in items if item.error), *errors, *unwritten]
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
-        counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(results)
-        versions = [version for _, documents in results for document in documents for version in document]
-        use = sum_uses(sentence.engine for version in versions for sentence in version)
-        facts = ShardFacts(*counts, files, asdict(use) if use else {})
+        versions = (version for _, documents in results for document in documents for version in document)
+        sentences = [sentence for version in versions for sentence in version]
+        counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(sentences), files
+        use, reused = sum_uses(sentence.engine for sentence in sentences), _count_reused(sentences)
+        facts = ShardFacts(*counts, asdict(use) if use else {}, reused)
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 
     def _choose_translator(self, shard: Shard) -> DocumentTranslator:
@@ -203,11 +217,14 @@ def _count_warnings(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, 
     return dict(sorted(counts.items()))
 
 
-def _count_terms(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, int]:
+def _count_terms(sentences: Sequence[TranslatedSentence]) -> dict[str, int]:
     """Return the number of terms of each state."""
-    versions = (version for _, documents in results for document in documents for version in document)
-    counts = Counter(use.status for version in versions for sentence in version for use in sentence.terms)
-    return dict(sorted(counts.items()))
+    return dict(sorted(Counter(use.status for sentence in sentences for use in sentence.terms).items()))
+
+
+def _count_reused(sentences: Sequence[TranslatedSentence]) -> int:
+    """Return the number of sentences that a memory gave."""
+    return sum(sentence.memory in QUALITY for sentence in sentences)
 
 
 # The plan
@@ -315,3 +332,59 @@ def check_settings(job: JobDirectory, plan: Plan, settings: Mapping[str, Any]) -
         raise DocmtError(
             f"{job.path} was planned with another {', '.join(others)}: use the same, or choose another -o DIR"
         )
+
+
+# Actors of Ray, which starts them on the machines of a cluster and restarts dead ones
+
+
+def run_actors(work: Callable[[], Result], actors: int, use_gpus: bool) -> Result:
+    """Run the same work in every actor. Return the result of the last one that ended.
+
+    The cluster is that of RAY_ADDRESS or of this machine, or else a new one of this machine, which ends with the call.
+    use_gpus: give each actor a GPU if the cluster has any. Raises DocmtError of the work, or if no actor ends well.
+    """
+    ray = _import_ray()
+    is_new = not ray.is_initialized()
+    if is_new:
+        ray.init(include_dashboard=False, logging_level=logging.WARNING)
+    try:
+        gpus = 1 if use_gpus and ray.cluster_resources().get("GPU") else 0
+        make = ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=_RESTARTS, max_task_retries=_RESTARTS)(_Actor)
+        handles = [make.remote() for _ in range(actors)]
+        return _wait(ray, [handle.work.remote(work) for handle in handles])
+    finally:
+        if is_new:
+            ray.shutdown()
+
+
+class _Actor:
+    """A process of Ray."""
+
+    def work(self, work: Callable[[], Any]) -> Any:
+        """Return the result of the work."""
+        return work()
+
+
+def _wait(ray: Any, tasks: list[Any]) -> Any:
+    """Return the result of the last task that ended. Actors that are lost are logged, as others do their shards."""
+    results, lost = [], DocmtError("")
+    while tasks:
+        (ended, *_), tasks = ray.wait(tasks)
+        try:
+            results.append(ray.get(ended))
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except ray.exceptions.RayError as error:
+            lost = DocmtError(f"an actor of Ray is lost ({str(error).splitlines()[0]}): start the job again")
+            _log.warning("%s", lost)
+    if not results:
+        raise lost
+    return results[-1]
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise missing_package_error("--ray", "ray", "ray") from error
+    return ray

@@ -15,7 +15,7 @@ from statistics import median
 from docmt.checking.findings import KINDS, CheckConfig, CheckReport, Finding, is_certain, mark_sentence, quote
 from docmt.checking.languages import FUNCTION_WORDS, detect_language, is_unspaced, split_words, stem, tokenize
 from docmt.checking.pairing import Layout, read_translation
-from docmt.checking.terms import TermStatistics, find_inconsistent_terms
+from docmt.checking.renderings import TermStatistics, find_inconsistent_terms
 from docmt.documents import ParallelDocument
 from docmt.documents.numbers import Certainty, TextPiece, Unmatched, find_unmatched_numbers, subtract
 from docmt.documents.protected_text import find_protected
@@ -43,7 +43,7 @@ _MIN_DIFFERENCE = 12
 _MIN_WORDS, _MIN_RUN = 10, 3
 """Fewest words of a sentence that is checked for missing text, and of a run without a translation."""
 _POSSIBLE_DEVIATION, _LIKELY_DEVIATION = 2.0, 3.0
-"""How many robust standard deviations too short a translation with missing text possibly or likely is."""
+"""Robust standard deviations by which a translation with missing text is possibly or likely too short."""
 _MIN_OTHERS = 2
 """Fewest other sentences with a word, to tell whether it is usually translated."""
 _PUNCTUATION = re.compile(r"[^\w\s]+")

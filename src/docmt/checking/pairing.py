@@ -86,13 +86,13 @@ def read_translation(
     return PairedDocuments(documents, findings)
 
 
-def _report_miscount(id: str, source: Sequence[str], target: Sequence[str], what: str = "sentences") -> Finding:
+def _report_miscount(id: str, source: Sequence[str], target: Sequence[str], unit: str = "sentences") -> Finding:
     """Return the finding for a document with different numbers of sentences, with its last sentences."""
     last = max(len(source), len(target))
     examples = range(max(0, last - _MAX_EXAMPLES), last)
     pairs = list(zip_longest(source, target, fillvalue=""))
     sentences = tuple(MarkedSentence(id, index + 1, 0, *pairs[index]) for index in examples)
-    message = f"{len(source)} source {what} but {len(target)} target {what}; the document is not checked further"
+    message = f"{len(source)} source {unit} but {len(target)} target {unit}; the document is not checked further"
     return Finding("sentence_count", message, sentences, "sure")
 
 
@@ -212,9 +212,9 @@ def _read_chapters(file: UnitFile, language: str, protect: Sequence[str]) -> lis
     return [segments[first:last] for first, last in pairwise([*file.document_starts, len(file.units)])]
 
 
-def _refuse_counts(paths: tuple[Path, Path], counts: Sequence[int], what: str) -> DocmtError:
-    """Return the error for two files with different numbers of something."""
+def _refuse_counts(paths: tuple[Path, Path], counts: Sequence[int], unit: str) -> DocmtError:
+    """Return the error for two files with different numbers of a unit."""
     return DocmtError(
-        f"{paths[0]} has {counts[0]} {what} but {paths[1]} has {counts[1]}. Give a translation that keeps them, or "
+        f"{paths[0]} has {counts[0]} {unit} but {paths[1]} has {counts[1]}. Give a translation that keeps them, or "
         "files with one sentence a line."
     )

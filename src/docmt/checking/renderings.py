@@ -1,21 +1,237 @@
-"""Names and noun phrases that a text repeats, and how each of them is translated, by links of words."""
+"""Terms, names and noun phrases of a text, and how each of them is translated, by links of words.
+
+Word translations are learned from the sentences of a file alone: two lexical models (IBM model 1, Brown et al. 1993),
+one in each direction. A link is a pair of words that both prefer each other.
+"""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from docmt.checking.languages import FUNCTION_WORDS, are_related, fold, stem, tokenize
+import numpy as np
+
+from docmt.checking.findings import CheckConfig, Finding, MarkedSentence, Spans, mark_sentence, quote
+from docmt.checking.languages import DETERMINERS, FUNCTION_WORDS, are_related, fold, split_words, stem, tokenize
 from docmt.checking.lexical_model import SentenceWords, link_words
-from docmt.checking.terms import find_nouns
+from docmt.documents import ParallelDocument
 from docmt.documents.words import Span, WordLink
+
+_MAX_FREQUENCY = 0.5
+"""Largest share of sentences with a stem that can be a term."""
+_LONGEST_SENTENCE = 500
+"""Most stems of a sentence in which links are searched. The number of pairs is quadratic in it."""
+_NOUN_SHARE = 0.25
+"""Share of occurrences after a determiner that makes a word a noun."""
+_CLOSING_SHARE = 0.4
+"""Share that must also end a phrase, as adjectives seldom do."""
+_MANY_DOCUMENTS = 10
+_SHORTEST_TERM = 4
+"""Letters of the shortest term."""
+_MAX_ENDING = 2
+"""Letters of the longest ending of a term."""
+
+
+@dataclass(frozen=True)
+class _Stems(SentenceWords):
+    """The distinct stems of all sentences of one side, concatenated."""
+
+    names: list[str]
+
+    @classmethod
+    def from_sentences(cls, sentences: Iterable[str], language: str) -> _Stems:
+        """Return the stems without function words and stems of very many sentences."""
+        excluded = {stem(word) for word in FUNCTION_WORDS.get(language, ())}
+        rows = [{each for each in map(stem, split_words(text)) if len(each) > 1} - excluded for text in sentences]
+        frequencies = Counter(each for stems in rows for each in stems)
+        most = max(_MAX_FREQUENCY * len(rows), 20)
+        names = [name for name, count in frequencies.items() if count <= most]
+        numbers = {name: number for number, name in enumerate(names)}
+        ids = [sorted(numbers[each] for each in stems if each in numbers) for stems in rows]
+        ids = [row if len(row) <= _LONGEST_SENTENCE else [] for row in ids]
+        sizes = np.array([len(row) for row in ids], dtype=np.int64)
+        flat = np.fromiter((id for row in ids for id in row), dtype=np.int64, count=int(sizes.sum()))
+        return cls(flat, np.repeat(np.arange(len(ids)), sizes), len(ids), len(names), names)
+
+
+@dataclass(frozen=True)
+class TermStatistics:
+    """Word translations and nouns of documents."""
+
+    links: Sequence[Sequence[tuple[str, str]]]
+    """(source, target) links of stems of each sentence, over all documents in order"""
+    counts: Counter[tuple[str, str]]
+    """number of sentences with each link"""
+    translated: Counter[str]
+    """number of sentences in which a source stem has a link"""
+    usual: frozenset[str]
+    """source stems with a link in half of their sentences, and in at least three"""
+    nouns: tuple[frozenset[str], frozenset[str]]
+    """stems of the source, stems of the target"""
+
+    @classmethod
+    def from_documents(
+        cls, documents: Sequence[ParallelDocument], languages: tuple[str, str], max_share: float
+    ) -> TermStatistics:
+        """Learn from documents. max_share: see `find_nouns`, for the source."""
+        sides = [document.source for document in documents], [document.target for document in documents]
+        source, target = (
+            _Stems.from_sentences((text for document in side for text in document), language)
+            for side, language in zip(sides, languages, strict=True)
+        )
+        pairs, linked = link_words(source, target)
+        kinds = pairs.kind[linked]
+        links: list[list[tuple[str, str]]] = [[] for _ in range(source.sentences)]
+        sentences = source.sentence[pairs.source_index[linked]]
+        ids = zip(pairs.kind_source[kinds].tolist(), pairs.kind_target[kinds].tolist(), strict=True)
+        for sentence, (source_id, target_id) in zip(sentences.tolist(), ids, strict=True):
+            links[sentence].append((source.names[source_id], target.names[target_id]))
+        translated = Counter(name for row in links for name in {source_stem for source_stem, _ in row})
+        sizes = dict(zip(source.names, np.bincount(source.ids, minlength=len(source.names)).tolist(), strict=True))
+        return cls(
+            links,
+            Counter(link for row in links for link in row),
+            translated,
+            frozenset(name for name, count in translated.items() if 2 * count >= max(sizes[name], 6)),
+            (find_nouns(sides[0], languages[0], max_share), find_nouns(sides[1], languages[1])),
+        )
+
+
+def find_nouns(documents: Sequence[Sequence[str]], language: str, max_share: float = 1.0) -> frozenset[str]:
+    """Return the stems of the nouns of documents, which are sequences of sentences.
+
+    Nouns follow determiners and end phrases: before a function word, punctuation or the end. In languages without known
+    determiners all words are nouns. max_share: largest share of the documents, if there are many, that may contain a
+    noun.
+    """
+    determiners, functions = DETERMINERS.get(language, frozenset()), FUNCTION_WORDS.get(language, frozenset())
+    documents_with, occurrences, after_determiner, closing = (Counter[str]() for _ in range(4))
+    for document in documents:
+        documents_with.update({stem(word) for text in document for word in split_words(text)})
+        for sentence in document:
+            tokens, previous = tokenize(sentence), ""
+            for index, (_, end, word) in enumerate(tokens):
+                start, _, following = tokens[index + 1] if index + 1 < len(tokens) else (len(sentence), 0, "")
+                word_stem = stem(word)
+                occurrences[word_stem] += 1
+                after_determiner[word_stem] += previous in determiners
+                is_last = not following or not sentence[end:start].isspace()
+                closing[word_stem] += is_last or following.lower() in functions
+                previous = word.lower()
+    most = max_share * len(documents) if len(documents) >= _MANY_DOCUMENTS else len(documents)
+    return frozenset(
+        word
+        for word, times in occurrences.items()
+        if documents_with[word] <= most
+        and (
+            not determiners
+            or (after_determiner[word] >= _NOUN_SHARE * times and closing[word] >= _CLOSING_SHARE * times)
+        )
+    )
+
+
+def find_inconsistent_terms(
+    first: int, document: ParallelDocument, config: CheckConfig, statistics: TermStatistics
+) -> Iterator[Finding]:
+    """Yield nouns with a usual translation in the file and another noun as translation in this document.
+
+    first: the index in `statistics.links` of the first sentence of the document.
+    """
+    linked = defaultdict[str, dict[str, list[int]]](lambda: defaultdict(list))
+    for index in range(len(document)):
+        for source, target in statistics.links[first + index]:
+            linked[source][target].append(index)
+    forms = _count_forms(document, linked)
+    for source, targets in linked.items():
+        if len(source) < _SHORTEST_TERM or source not in statistics.nouns[0] or len(targets) < 2:
+            continue
+        usual = _find_usual(source, targets, config, statistics)
+        if sum(len(targets[target]) for target in usual) < config.term_occurrences or len(usual) < 2:
+            continue
+        form = forms[source].most_common(1)[0][0]
+        renderings = _collect_renderings(form, {target: targets[target] for target in usual}, document)
+        if len(renderings) > 1 and sum(map(len, renderings.values())) >= config.term_occurrences:
+            yield _describe_term(document, form, renderings)
+
+
+def _find_usual(source: str, targets: Iterable[str], config: CheckConfig, statistics: TermStatistics) -> list[str]:
+    """Return the document's translations of a stem that enough sentences of the file have, this document's included.
+
+    Empty if none of them is the usual one. Of two that may be forms of one word, only the more frequent one counts.
+    """
+    by_count = sorted(targets, key=lambda target: -statistics.counts[source, target])
+    if statistics.counts[source, by_count[0]] < config.term_share * statistics.translated[source]:
+        return []
+    usual: list[str] = []
+    for target in by_count:
+        enough = statistics.counts[source, target] >= config.term_evidence and target in statistics.nouns[1]
+        if enough and not any(are_related(target, other) for other in usual):
+            usual.append(target)
+    return usual
+
+
+def _collect_renderings(
+    form: str, targets: dict[str, list[int]], document: ParallelDocument
+) -> dict[str, dict[int, Spans]]:
+    """Return the translations of a word with their spans by sentence, except sentences with words of two of them."""
+    renderings = {}
+    for target, indices in targets.items():
+        others = [other for other in targets if other != target]
+        sentences = dict[int, Spans]()
+        words = Counter[str]()
+        for index in indices:
+            target_tokens = tokenize(document.target[index])
+            if any(are_related(word, other) for _, _, word in target_tokens for other in others if len(word) > 2):
+                continue
+            if any(_are_inflections(form, word) for _, _, word in tokenize(document.source[index])):
+                matches = [token for token in target_tokens if stem(token[2]) == target]
+                sentences[index] = tuple((start, end) for start, end, _ in matches)
+                words.update(word for _, _, word in matches)
+        if sentences:
+            renderings[words.most_common(1)[0][0]] = sentences
+    return renderings
+
+
+def _count_forms(document: ParallelDocument, wanted: Iterable[str]) -> dict[str, Counter[str]]:
+    """Return how often the document has each word, by wanted stem."""
+    forms = {source: Counter[str]() for source in wanted}
+    for sentence in document.source:
+        for _, _, word in tokenize(sentence):
+            if (counts := forms.get(stem(word))) is not None:
+                counts[word] += 1
+    return forms
+
+
+def _are_inflections(one: str, other: str) -> bool:
+    """Return whether two words differ in a short ending only (commitments and commitment, not committee)."""
+    one, other = sorted((fold(one), fold(other)), key=len)
+    return other.startswith(one) and len(other) - len(one) <= _MAX_ENDING and len(one) >= _SHORTEST_TERM
+
+
+def _describe_term(document: ParallelDocument, form: str, renderings: dict[str, dict[int, Spans]]) -> Finding:
+    """Return the finding for a word and its renderings, the most frequent one first.
+
+    The first sentence of each rendering precedes all others.
+    """
+    descriptions: list[str] = []
+    firsts: list[MarkedSentence] = []
+    others: list[MarkedSentence] = []
+    for word, sentences in sorted(renderings.items(), key=lambda rendering: -len(rendering[1])):
+        numbers = ", ".join(str(index + 1) for index in sentences)
+        descriptions.append(f"{quote([word])} in sentence{'s' * (len(sentences) > 1)} {numbers}")
+        for rank, (index, spans) in enumerate(sentences.items()):
+            source = [span for *span, word in tokenize(document.source[index]) if _are_inflections(form, word)]
+            marked = mark_sentence(document, index, map(tuple, source), spans)
+            (others if rank else firsts).append(marked)
+    return Finding("term", f"{quote([form])} translated as {'; '.join(descriptions)}", (*firsts, *others))
+
 
 _MOST_WORDS, _LEAST_LETTERS = 3, 4
 """Words of the longest phrase, and letters of the shortest one."""
 _MORE_WORDS = 3
-"""How many words more than the phrase its translation may have."""
+"""Words that a translation may have more than its phrase."""
 _BLOCK, _LONGEST = 20_000, 200
 """Sentences in which words are linked by counts together, and words of the longest of them."""
 Lemma = Callable[[str], str]
@@ -49,7 +265,7 @@ class RepeatedPhrase:
 
     @property
     def total(self) -> int:
-        """How many translations are known."""
+        """Number of known translations."""
         return sum(map(len, self.groups))
 
 
@@ -74,10 +290,10 @@ class _Nouns:
 def find_repeated_phrases(sentences: Sequence[str], language: str, lemma: Lemma) -> Phrases:
     """Return the nouns, names and phrases that end in one which a text repeats; longer ones win."""
     nouns = _Nouns(sentences, language)
-    found = [list(_list_phrases(sentence, nouns, lemma)) for sentence in sentences]
-    counts = Counter(key for phrases in found for _, key in phrases)
+    lists = [list(_list_phrases(sentence, nouns, lemma)) for sentence in sentences]
+    counts = Counter(key for phrases in lists for _, key in phrases)
     chosen = []
-    for phrases in found:
+    for phrases in lists:
         rows, taken = [], set[int]()
         for span, key in phrases:
             if counts[key] > 1 and taken.isdisjoint(range(*span)):
@@ -111,15 +327,15 @@ def find_renderings(
     phrases, links: by the number of the sentence. language, lemma: of the translation.
     """
     nouns = _Nouns([target for _, target in pairs], language)
-    found: dict[tuple[str, ...], list[Rendering]] = defaultdict(list)
+    by_phrase: dict[tuple[str, ...], list[Rendering]] = defaultdict(list)
     for number, ((source, target), rows) in enumerate(zip(pairs, phrases, strict=True)):
         for span, key in rows:
             if translated := _find_translation(target, span, len(key), links.get(number, ()), nouns):
                 (start, end), words = translated
                 text = target[start:end]
-                found[key].append(Rendering(number, span, source[slice(*span)], text, tuple(map(lemma, words))))
+                by_phrase[key].append(Rendering(number, span, source[slice(*span)], text, tuple(map(lemma, words))))
     repeated = []
-    for renderings in found.values():
+    for renderings in by_phrase.values():
         groups: dict[tuple[str, ...], list[Rendering]] = defaultdict(list)
         for each in renderings:
             groups[each.key].append(each)

@@ -62,7 +62,7 @@ class HubModel:
     licence: str
     """As on its page, empty if it has none"""
     is_docmt: bool
-    """Whether it is a model directory of docmt already"""
+    """True if it is a model directory of docmt already"""
     sizes: Mapping[str, int]
     """Bytes of the files that docmt needs"""
 

@@ -1,4 +1,4 @@
-"""Model directories: weights, configuration, tokenizer and model card in one self-contained directory."""
+"""Model directories (weights, configuration, tokenizer and model card together), and the mean of several models."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from docmt.checkpoint.model_names import (
     count_parameters,
     find_named_model,
     is_non_commercial,
+    load_licence,
     suggest_pull,
 )
 from docmt.checkpoint.weights import (
@@ -29,6 +30,7 @@ from docmt.checkpoint.weights import (
     STATE_FILE,
     WEIGHTS_FILE,
     StoredType,
+    average_tensors,
     build_on_meta,
     convert_weights,
     load_weights,
@@ -47,9 +49,10 @@ from docmt.core.files import (
     json_checksum,
     read_json,
     stored_checksums,
+    write_text,
 )
 from docmt.core.plain_text import code_cell, escape_markdown, markdown_table
-from docmt.core.settings import MANY, check_number
+from docmt.core.settings import MANY, check_number, find_differences, to_mapping
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.products import Precision, prepare_products
 from docmt.text import Tokenizer, load_tokenizer
@@ -509,3 +512,56 @@ def list_model_files(paths: Sequence[Path], with_drafter: bool) -> list[Path]:
         folders += [find_drafter(readers[0])]
     files = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_file()]
     return [path for path in files if path.name != CARD_FILE]
+
+
+# Settings in which averaged models may differ.
+_MAY_DIFFER = ("preset", "dropout", "attention_dropout", "group.gate_bias")
+
+
+def average_models(models: Sequence[Path | str], output: Path, stored: StoredType | None = None) -> None:
+    """Write a model directory with the mean of the weights of these models.
+
+    models: model directories, checkpoints, or runs (see `find_model`). stored: type of the weights in
+    the file (None: float32).
+    Raises DocmtError for models of different architectures or vocabularies, and for an existing output.
+    """
+    first = models[0]
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise DocmtError(f"{output} exists already. Remove it, or choose another --output")
+    for model_path in models[1:]:
+        _check_compatible(first, model_path)
+    languages = {load_languages(model) for model in models}
+    source, target = languages.pop() if len(languages) == 1 else ("", "")
+    model = load_model(first)
+    model.load_state_dict(average_tensors((str(model), load_model_weights(model)) for model in models))
+    facts = {"weights": f"mean of those of {len(models)} models", "averaged": ", ".join(map(str, models))}
+    if len(models) == 1:
+        facts = {"weights": f"those of {first}"}
+    licences = sorted({load_licence(find_model(model)) for model in models})
+    binding = [licence for licence in licences if is_non_commercial(licence)] or licences
+    card = ModelCard(
+        output.resolve().name,
+        source_language=source,
+        target_language=target,
+        training=facts,
+        license=binding[0] if len(binding) == 1 else "",
+    )
+    drafter = find_drafter(first) if model.system.context_spec().drafts else None
+    save_model(output, model, load_model_tokenizer(first), card, drafter, load_alignment_layer(first), stored)
+    card_file = find_model(first) / CARD_FILE
+    if len(models) == 1 and card_file.is_file():  # the same model: its data and scores hold
+        write_text(output / CARD_FILE, card_file.read_text(encoding="utf-8", errors="replace"))
+
+
+def _check_compatible(first: Path | str, second: Path | str) -> None:
+    configs = to_mapping(load_model_config(first)), to_mapping(load_model_config(second))
+    for name, first_value, second_value in find_differences(*configs):
+        if name not in _MAY_DIFFER:
+            raise DocmtError(
+                f"model.{name} is {second_value!r} in {second}, but {first_value!r} in {first}. Average models of one "
+                "architecture"
+            )
+    if not load_model_tokenizer(first).has_same_vocabulary(load_model_tokenizer(second)):
+        raise DocmtError(f"{second} has another vocabulary than {first}. Average models of one tokenizer")
+    if load_model_config(first).system_options.context_spec().drafts and not have_same_drafter(first, second):
+        raise DocmtError(f"{second} reads drafts of another model than {first}. Average models of one store")

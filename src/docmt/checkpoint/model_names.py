@@ -54,7 +54,7 @@ class InstalledModel:
 
     @property
     def is_encoder(self) -> bool:
-        """Whether it is an encoder alone, which does not translate."""
+        """True if it is an encoder alone, which does not translate."""
         return self.system == _ENCODER
 
     @property

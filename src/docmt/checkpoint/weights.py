@@ -13,7 +13,7 @@ import pickle
 import pickletools
 import re
 import zipfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -447,3 +447,25 @@ def _check_operations(path: Path, file: BinaryIO, pickles: int) -> None:
 def _damage_error(path: Path, error: Exception) -> DocmtError:
     reason = str(error).partition("\n")[0][:200]
     return DocmtError(f"{path} is damaged ({reason}). Copy it again from its source")
+
+
+def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """Return the mean of the tensors of safetensors files, summed in float64.
+
+    Raises DocmtError if a file is missing or damaged, or has other tensors than the first.
+    """
+    return average_tensors((str(path), read_weights(path)) for path in paths)
+
+
+def average_tensors(models: Iterable[tuple[str, dict[str, Tensor]]]) -> dict[str, Tensor]:
+    """Return the mean of named models, given as (model name, tensors by name). Keeps one model in memory at a time."""
+    iterator = iter(models)
+    first, weights = next(iterator)
+    sums, count = {name: tensor.double() for name, tensor in weights.items()}, 1
+    for model_name, tensors in iterator:
+        for name in {**weights, **tensors}:
+            if name not in tensors or name not in weights or tensors[name].shape != weights[name].shape:
+                raise DocmtError(f"{model_name} and {first} are different models (at {name}). Copy the run again")
+            sums[name] += tensors[name]
+        count += 1
+    return {name: (total / count).float() for name, total in sums.items()}

@@ -209,7 +209,7 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
     search.check_terms(paths or consistent)
     search.check_terms(memories or reuse, "memories")
     if is_endpoint(name):
-        _check_endpoint_options(options, name, names, model is not None)
+        _check_endpoint_options(options, name, (*names, "terms_mode"), model is not None)
     languages = read_languages(name) if paths or memories or reuse else ("", "")
     glossary = Glossary.read(*paths, languages=languages) if paths else None
     memory = Memory.read(*memories, languages=languages) if memories else Memory(languages)
@@ -238,3 +238,9 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
     ):  # elsewhere standard error is for what is wrong, and lines of progress tell it
         _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator
+
+
+def log_use(translator: DocumentTranslator | None) -> None:
+    """Log what a server took."""
+    if translator is not None and translator.use is not None:
+        _log.info("%s", translator.use)

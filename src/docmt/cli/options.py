@@ -131,17 +131,17 @@ class Option:
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is true or false."""
+        """True if its values are true and false."""
         return strip_optional(self.kind) is bool
 
     @property
     def has_choices(self) -> bool:
-        """Whether it takes one of several words."""
+        """True if it takes one of several words."""
         return typing.get_origin(self.value_kind) is Literal
 
     @property
     def takes_list(self) -> bool:
-        """Whether it takes several values."""
+        """True if it takes several values."""
         return self.max_values > 1
 
     @property

@@ -18,7 +18,7 @@ from docmt.core.files import encode_utf8, write_all, write_error
 from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
 from docmt.decoding.term_report import TERM_COLUMNS, make_rows, render_rows, summarize_terms
-from docmt.decoding.translation_results import EngineUse, ResumePoint, sum_uses
+from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document, InputFile
 
 if TYPE_CHECKING:
@@ -81,8 +81,6 @@ class Report:
     """what became of terms, in the order of `TERM_COLUMNS`"""
     memory: dict[str, int] = field(default_factory=dict)
     """number of sentences by what a memory has for them"""
-    engine: dict[str, Any] = field(default_factory=dict)
-    """what a server took (`EngineUse`)"""
 
     def add_warnings(self, document: str, translation: Translation, first: int = 0) -> None:
         """Add the warnings of a translation.
@@ -97,11 +95,6 @@ class Report:
         for number, sentence in enumerate(translation.sentences, first + 1):
             self.memory[sentence.memory] = self.memory.get(sentence.memory, 0) + 1
             self.terms += make_rows(document, number, sentence.source, sentence.target, sentence.terms)
-        self._add_use(sum_uses(sentence.engine for sentence in translation.sentences))
-
-    def _add_use(self, use: EngineUse | None) -> None:
-        earlier = EngineUse(**self.engine) if self.engine else None
-        self.engine = asdict(total) if (total := sum_uses([earlier, use])) else {}
 
     def counts(self) -> dict[str, int]:
         """Return the number of locations of each warning."""
@@ -130,7 +123,6 @@ class Report:
         self.failures.extend(other.failures)
         self.terms.extend(other.terms)
         self.memory = dict(Counter(self.memory) + Counter(other.memory))
-        self._add_use(EngineUse(**other.engine) if other.engine else None)
 
     def log_memory(self) -> None:
         """Log how many sentences were reused from a memory."""
@@ -159,8 +151,6 @@ class Report:
                 _log.warning(f"{len(locations)} x {WARNINGS[warning]} ({first})")
         for failure in self.failures:
             _log.error(failure)
-        if self.engine:
-            _log.info(str(EngineUse(**self.engine)))
         if done < total and total > 1:
             _log.warning(f"{total - done} of {total} {noun} could not be {participle}")
         return 2 if self.failures else 0
@@ -337,7 +327,7 @@ class TranslationWriter:
         self._output.acquire()
         for note in self._output.notes:
             self._state = _WriterState(**note["state"])
-            self._report.merge(Report(*(note[name] for name in ("locations", "failures", "terms", "memory", "engine"))))
+            self._report.merge(Report(note["locations"], note["failures"], note["terms"], note["memory"]))
         done = {number: ResumePoint(len(self.file.documents[number])) for number in range(self._state.documents)}
         if self._state.sentences:
             done[self._state.documents] = ResumePoint(self._state.sentences, self._state.history)

@@ -34,7 +34,7 @@ class DocmtError(Exception):
 
 
 class Unavailable(DocmtError):  # noqa: N818 - a state, which may end
-    """What all items need is away for some time: no item is to blame."""
+    """Something that all items need is away for some time: no item is to blame."""
 
 
 def missing_package_error(subject: str, package: str, extra: str) -> DocmtError:

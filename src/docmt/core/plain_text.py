@@ -30,7 +30,7 @@ GZIP_SUFFIX = ".gz"
 ZSTD_SUFFIX = ".zst"
 SUFFIXES = (GZIP_SUFFIX, ZSTD_SUFFIX)
 _MAGIC = {GZIP_SUFFIX: re.compile(rb"\x1f\x8b"), ZSTD_SUFFIX: re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")}
-"""How files begin. pzstd writes a frame that is skipped before each frame of data."""
+"""First bytes of files. pzstd writes a frame that is skipped before each frame of data."""
 _MAX_WINDOW = 1 << 31  # of `zstd --long=31`
 _BLOCK_BYTES = 1 << 17
 

@@ -74,7 +74,7 @@ class ResumableFile:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether OUT is complete and was not edited afterwards."""
+        """True if OUT is complete and was not edited afterwards."""
         return self.finished and file_checksum(self.path) == self._output
 
     def acquire(self) -> None:

@@ -32,7 +32,7 @@ from docmt.documents.segmentation import knows_language
 from docmt.documents.words import normalize_characters
 from docmt.model.systems import ContextSpec
 from docmt.text import PairTokenizer, SentencePieceTokenizer, Side, Tokenizer, load_tokenizer, train_tokenizer
-from docmt.text.moses import moses_language
+from docmt.text.bpe import moses_language
 from docmt.text.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG
 
 SPLITS = ("train", "dev", "test")

@@ -24,9 +24,8 @@ from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens, collate
 from docmt.decoding.ensembles import Model, list_members
 from docmt.decoding.scheduler import OnSentences, Task, find_nonempty_pairs, select_drafts, select_sentences
-from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig, between_steps
 from docmt.decoding.search_rules import WordIds
-from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import WordLink, non_finite_error
 from docmt.documents.words import Span, find_words
 from docmt.model import ModelInput, TranslationModel

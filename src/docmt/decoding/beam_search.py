@@ -18,13 +18,11 @@ from docmt.core.errors import DocmtError
 from docmt.decoding.caches import FORGET_EVERY, can_synchronize
 from docmt.decoding.ensembles import Memories, Model, compute_next_logits
 from docmt.decoding.incremental import IncrementalDecoder
-from docmt.decoding.logits import log_normalizers, top_tokens
-from docmt.decoding.prefixes import Prefixes, can_read_prefixes, read_prefixes
+from docmt.decoding.logits import draw_tokens, draw_uniform, log_normalizers, top_tokens
+from docmt.decoding.prefixes import Prefixes, can_read_prefixes, read_prefixes, score_words
 from docmt.decoding.published_searches import GenerateSearch, PooledSearch, ThumtSearch
-from docmt.decoding.sampling import draw_tokens, draw_uniform
-from docmt.decoding.search_config import SearchConfig
+from docmt.decoding.search_config import SearchConfig, between_steps
 from docmt.decoding.search_rules import BeamState, SearchRow, TargetBoundaries, choose_rules
-from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import Hypothesis, non_finite_error
 from docmt.model.kernels import round_up
 from docmt.text import SpecialTokens
@@ -53,8 +51,9 @@ class BeamSearch:
         specials: SpecialTokens,
         config: SearchConfig,
         prefixes: Sequence[Prefixes] = (),
+        words: Sequence[Sequence[int]] | None = None,
     ) -> None:
-        """See `search`."""
+        """See `search`. words: of the first sentence of each row, which the prefixes have but for the last one."""
         device = model.device
         self.model, self.specials, self.config = model, specials, config
         self.boundaries = TargetBoundaries(specials, model.boundary_tokens)
@@ -72,13 +71,15 @@ class BeamSearch:
         # [D, S] index in the packed source of each sentence of a search row
         self.numbers = pad_sequence([torch.tensor(row.sentences) for row in rows], batch_first=True).to(device)
         hypotheses = len(rows) * config.beam
-        self.state = BeamState.start(hypotheses, self.boundaries.start, device)
+        self.words = words or [()] * len(rows)
+        self.word_scores = score_words(model, prefixes, self.words, config.temperature) if words else self.words
+        self.state = BeamState.start(self.words, config.beam, self.boundaries, device)
         self.generated = torch.zeros(hypotheses, 0, dtype=torch.int64, device=device)  # [R, n] tokens so far
         self.log_probs = torch.zeros(hypotheses, 0, device=device)  # [R, n] of each of these tokens
         self.steps = 0  # tokens generated so far
         # All beams begin alike, so only the first of each search row may branch.
         self.total = torch.full((len(rows), config.beam), -torch.inf, device=device)  # [D, B]
-        self.total[:, 0] = 0.0
+        self.total[:, 0] = torch.tensor(list(map(sum, self.word_scores)), dtype=torch.float32)
         tokens = self.boundaries.tokens
         self.opening_is_labelled = tokens.predicts_boundary or tokens.joined  # opening tokens are labels in training
         self._number_hypotheses()
@@ -198,8 +199,8 @@ class BeamSearch:
             if len(self.finished[row]) == self.config.beam:
                 continue
             hypothesis = int(parents[i, j])
-            tokens = [*self.generated[hypothesis].tolist(), self.boundaries.end]
-            scores = [*self.log_probs[hypothesis].tolist(), float(log_probs[i, j])]
+            tokens = [*self.words[row], *self.generated[hypothesis].tolist(), self.boundaries.end]
+            scores = [*self.word_scores[row], *self.log_probs[hypothesis].tolist(), float(log_probs[i, j])]
             if not self.opening_is_labelled:
                 labels = [position for position, token in enumerate(tokens) if token != self.specials.pad]
                 tokens, scores = [tokens[position] for position in labels], [scores[position] for position in labels]
@@ -272,10 +273,13 @@ def search(
             )
         results = _POOLED[config.implementation](model, memories, rows, specials, config).run()
     else:
-        if any(row.prefix for row in rows) and config.implementation == "docmt" and can_read_prefixes(model):
-            prefixes = read_prefixes(model, memories, rows, specials)
+        words: list[list[int]] | None = None
+        has_beginning = any(row.prefix or row.opening for row in rows)
+        if has_beginning and config.implementation == "docmt" and can_read_prefixes(model):
+            words = [row.list_opening_words(specials) for row in rows] if any(row.opening for row in rows) else None
+            prefixes = read_prefixes(model, memories, rows, specials, *([words] if words else []))
             rows = [row.after_prefix() for row in rows]
-        beams = BeamSearch(model, memories, rows, specials, config, prefixes)
+        beams = BeamSearch(model, memories, rows, specials, config, prefixes, words)
         while beams.unfinished:
             between_steps()
             beams.step()

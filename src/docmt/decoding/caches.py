@@ -1,4 +1,4 @@
-"""What decoding steps read of earlier tokens and of memories, one cache for each kind of attention.
+"""Caches of what decoding steps read of earlier tokens and of memories, one for each kind of attention.
 
 Notation: D search rows, B beams of each, R = D * B hypotheses (hypothesis = row * B + beam), H heads, k = d / H, L
 keys, F features of a head in linear attention. All hypotheses are at the same step: they compete at equal length. A
@@ -240,7 +240,9 @@ class TargetKeys(NamedTuple):
     is_word: Tensor
     """[T] bool, see `SelfCache`"""
     starts: Tensor
-    """[D] position of each search row's first own token"""
+    """[D] position of each search row's first own token, or of its sentence if the scope is that"""
+    in_sentence: bool = False
+    """whether the own sentence of a row has begun in the prefix"""
 
 
 class SelfCache(Cache):
@@ -266,7 +268,7 @@ class SelfCache(Cache):
         self.beams, self.prefix = beams, prefix
         # Whether sentences other than the current one are stored in slots, and do not look like it.
         self.selects = self.scope.extent == "neighbour" or (not single and self.scope.extent != "document")
-        if self.scope.extent == "sentence" and single:
+        if self.scope.extent == "sentence" and single and not (prefix and prefix.in_sentence):
             self.prefix = None
         heads, width = like.shape
         # Of each layer, keys and values [D, capacity, 2, H, k].

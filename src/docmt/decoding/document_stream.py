@@ -292,7 +292,7 @@ class DocumentStream:
 
     @property
     def is_within_sentence(self) -> bool:
-        """Whether pieces of a sentence are translated, and others are not."""
+        """True if pieces of a sentence are translated, and others are not."""
         return bool(self._held)
 
     def count_tokens(self) -> int:

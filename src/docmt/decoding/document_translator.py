@@ -12,6 +12,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, check_choice, check_number
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import (
+    EngineUse,
     PartialTranslation,
     PreparedDocument,
     ResumePoint,
@@ -63,6 +64,8 @@ class DocumentTranslator(ABC):
     """source and target code, empty where unknown"""
     patterns: tuple[str, ...]
     """regular expressions of text that stays as it is"""
+    use: EngineUse | None = None
+    """what a server took so far"""
 
     @property
     @abstractmethod

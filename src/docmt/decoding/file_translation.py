@@ -49,7 +49,7 @@ BILINGUAL_SUFFIXES = (".html", ".xlf", ".xliff", ".tmx")
 
 @dataclass(frozen=True)
 class FileConfig:
-    """How a file with markup is read and written."""
+    """Options of reading and writing a file with markup."""
 
     source_language: str = ""
     target_language: str = ""
@@ -94,7 +94,7 @@ class FileTranslation:
 
     @property
     def is_package(self) -> bool:
-        """Whether the file is a zip package."""
+        """True if the file is a zip package."""
         return self._data.startswith(b"PK")
 
     @property
@@ -177,7 +177,7 @@ class FileTranslation:
         """Write source and translation side by side, in the format that the suffix names. None: source only."""
         format = FIELD_SEPARATOR.join([self.format.name, *self._config.fields])  # for merge
         suffix = Path(path).suffix.lower()[1:]
-        write_bytes(path, format_bilingual(self.pair_units(translated), suffix, self._path, format, *self._languages))
+        write_bytes(path, format_bilingual(self.pair_units(translated), suffix, self._path, format, self._languages))
 
     def pair_units(self, translated: TranslatedUnits | None) -> list[BilingualUnit]:
         """Return the units of both sides. None: without translations."""
@@ -188,8 +188,8 @@ class FileTranslation:
         for sentence, each in zip(sentences, new, strict=True):
             row = by_unit[sentence.unit]
             span = (0, 0) if translated is None else translated.target_spans[sentence.unit][len(row)]
-            places = (sentence.start, sentence.end), span
-            row.append(BilingualSentence(*places, each.score, each.target is not None, each.review))
+            spans = (sentence.start, sentence.end), span
+            row.append(BilingualSentence(*spans, each.score, each.target is not None, each.review))
         targets = [Unit("")] * len(sources) if translated is None else translated.units
         rows = enumerate(zip(sources, targets, by_unit, strict=True), 1)
         return [BilingualUnit(str(number), source, target, tuple(row)) for number, (source, target, row) in rows]
@@ -204,15 +204,17 @@ class FileTranslation:
 
 
 def format_bilingual(
-    units: Sequence[BilingualUnit], kind: str, path: str, format: str, source_language: str, target_language: str
+    units: Sequence[BilingualUnit], kind: str, path: str, format: str, languages: tuple[str, str], revision: str = ""
 ) -> bytes:
-    """Return both sides of a file. kind: html, tmx, xlf12 (XLIFF 1.2), or another name for XLIFF 2.1."""
-    languages = source_language, target_language
+    """Return both sides of a file. kind: html, tmx, xlf12 (XLIFF 1.2), or another name for XLIFF 2.1.
+
+    revision: see `write_xliff`.
+    """
     if kind == "html":
         return write_page(units, Path(path).name, *languages).encode()
     if kind == "tmx":
         return write_tmx(units, *languages)
-    return write_xliff(units, path, format, *languages, "1.2" if kind == "xlf12" else "2.1")
+    return write_xliff(units, path, format, *languages, "1.2" if kind == "xlf12" else "2.1", revision)
 
 
 def read_file(path: str, format: str, config: FileConfig) -> FileTranslation | bytes:

@@ -1,4 +1,4 @@
-"""Long sentences, which are translated in pieces: how they are cut, and how the translations are joined.
+"""Long sentences: how they are cut into pieces, how translations of pieces are joined, and whether a part is missing.
 
 The model reads pieces as sentences. All others see one sentence with one translation.
 """
@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import fmean
 from typing import Any, Protocol
 
@@ -18,7 +19,7 @@ from docmt.decoding.translation_results import PartialTranslation, PreparedDocum
 from docmt.documents.document import Document
 from docmt.documents.protected_text import Protection, find_protected
 from docmt.documents.segmentation import base_language, unwrap_lines
-from docmt.documents.words import MARKS, UNSPACED, Span, WordLink, has_words
+from docmt.documents.words import MARKS, UNSPACED, Span, WordLink, find_words, has_words
 from docmt.terms.matching import TermMatcher
 from docmt.text import Side, Tokenizer
 
@@ -39,12 +40,18 @@ _BORDERS = tuple(
         rf"(?<=[{UNSPACED}{MARKS}])(?=[{UNSPACED}])(?![{MARKS}])",
     )
 )
-"""Where pieces may end, the best first: after a clause, after a part of one, before a conjunction, at a space between
+"""Borders of pieces, the best first: after a clause, after a part of one, before a conjunction, at a space between
 words, at a space beside a number, between characters of scripts without spaces."""
 _FINAL_MARKS = ".!?…。！？"
 _MARKS = _FINAL_MARKS + ",;:،，、；：-–—"
 _CAPITAL_NOUNS = ("de", "lb")
 """Languages with capitals in the middle of sentences."""
+_LEAST_WORDS, _LEAST_RUN = 10, 7
+"""Fewest words of a sentence that is checked, and of a run without links that counts as missing."""
+_DOUBTFUL = 1.0
+"""Target tokens for a source token below which the links of a sentence are read. These take time."""
+_SHORT = 1 / 3
+"""Target words for a source word below which text is missing whatever the links are."""
 
 
 def cut_sentence(
@@ -134,7 +141,7 @@ def join_pieces(sources: Sequence[str], targets: Sequence[str], language: str) -
 
 
 class PieceTranslator(Protocol):
-    """What is used of a translator: see `docmt.Translator`."""
+    """The part of `docmt.Translator` that is used here."""
 
     search: SearchConfig
     languages: tuple[str, str]
@@ -325,3 +332,40 @@ class _DividedTranslation:
             )
             joined[number] = joined.get(number, ()) + moved
         return joined
+
+
+def find_doubtful(sources: Sequence[PreparedDocument], rows: Mapping[Key, Rows]) -> dict[Key, Rows]:
+    """Return the sentences whose translation is so short that text may be missing."""
+    return {
+        (document, number): pieces
+        for (document, number), pieces in rows.items()
+        if _LEAST_WORDS <= len(sources[document].words[number]) > sum(each.tokens for each in pieces) / _DOUBTFUL
+    }
+
+
+def count_missing(rows: Mapping[Key, Rows], align: Align) -> dict[Key, int]:
+    """Return how many words of sentences seem not to be translated: a long run without links, or nearly all."""
+    texts = [make_translation(each) for each in rows.values()]
+    links = align(texts, [range(len(each)) for each in texts]) if texts else []
+    aligned = [each.with_links(by_number) for each, by_number in zip(texts, links, strict=True)]
+    counts = zip(rows, map(_find_missing, aligned), strict=True)
+    return {key: count for key, count in counts if count}
+
+
+def _find_missing(translation: Translation) -> int:
+    """Return the missing words of aligned pieces of a sentence."""
+    linked, size, words = list[bool](), 0, 0
+    for sentence in translation:
+        targets = {link.source for link in sentence.alignment or ()}
+        spans = [span for span in find_words(sentence.source) if has_words(sentence.source[slice(*span)])]
+        linked += [span in targets for span in spans]
+        size += sum(has_words(sentence.target[slice(*span)]) for span in find_words(sentence.target))
+    words = len(linked)
+    if words < _LEAST_WORDS:
+        return 0
+    if size < _SHORT * words:
+        return words - size
+    ends = [-1, *(number for number, each in enumerate(linked) if each), words]
+    run = max(end - start - 1 for start, end in pairwise(ends))
+    # Characters of scripts without spaces are words here, more than other languages have.
+    return run if run * min(1.0, size / max(words - run, 1)) >= _LEAST_RUN else 0

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from docmt.decoding.caches import SharedKeys, TargetKeys
-from docmt.decoding.ensembles import Memories, Model, list_members, list_memories
+from docmt.decoding.ensembles import Memories, Model, compute_next_logits, list_members, list_memories
+from docmt.decoding.logits import log_normalizers
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import Packed, pack
 from docmt.model.attention import Attention
@@ -23,6 +25,9 @@ from docmt.model.linear_kernels import compute_states_after
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
 from docmt.text import SpecialTokens
+
+_CHUNK = 1024
+"""Labels whose logits are computed at once."""
 
 
 class AttentionRecord(NamedTuple):
@@ -42,7 +47,7 @@ class RecordingContext(FullContext):
         super().__init__(*args)  # type: ignore[arg-type]
         self.recorded: dict[Attention, AttentionRecord] = {}
 
-    def find(self, attention: Attention, x: Tensor) -> PackedStates:  # type: ignore[override]
+    def find(self, attention: Attention, x: Tensor) -> PackedStates:
         """See `AttentionContext`: x [T, d]."""
         visible = super().find(attention, x)
         if attention.scope.memory != "self":
@@ -84,16 +89,23 @@ class TargetPass:
 
 @dataclass(frozen=True)
 class Prefixes:
-    """Beginnings of the documents of a pass, one for each of D search rows, each ending where a sentence begins."""
+    """Beginnings of the documents of a pass, one for each of D search rows, each ending before or in a sentence."""
 
     read: TargetPass
     documents: Tensor
     """[D] number in the pass of each row's document"""
     next_sentences: Tensor
     """[D] number in the pass of each row's next sentence"""
+    begun: Tensor | None = None
+    """[D] tokens of this sentence that belong to the prefix; None: no row has any"""
 
     @property
     def starts(self) -> Tensor:
+        """[D] first token after each prefix."""
+        return self.sentence_starts if self.begun is None else self.sentence_starts + self.begun
+
+    @property
+    def sentence_starts(self) -> Tensor:
         """[D] first token of each row's next sentence."""
         return self.read.target.sentences.starts[self.next_sentences]
 
@@ -113,6 +125,7 @@ class Prefixes:
         device, sentences = records[0].keys.device, self.read.target.sentences
         is_word = torch.zeros(len(records[0].keys), dtype=torch.bool)
         is_word[sentences.trim(*attentions[0].scope.trim).indices()] = True
+        in_sentence = attentions[0].scope.extent == "sentence"
         return TargetKeys(
             SharedKeys(
                 [record.keys for record in records],
@@ -121,7 +134,8 @@ class Prefixes:
             ),
             self.read.aligned.repeat_interleave(sentences.lengths).to(device),
             is_word.to(device),
-            self.starts.to(device),
+            (self.sentence_starts if in_sentence else self.starts).to(device),
+            self.begun is not None,
         )
 
     def compute_state(self, attention: Attention, beams: int) -> tuple[Tensor, Tensor | None]:
@@ -132,18 +146,19 @@ class Prefixes:
         number = torch.arange(len(sentences))
         first, next_sentence = sentences.find_segments(self.document_starts), self.next_sentences
         visible = (number >= first[:, None]) & (number < next_sentence[:, None])  # [D, S]
-        empty = Spans(self.starts, torch.zeros_like(self.starts))
+        starts = self.sentence_starts
+        begun = Spans(starts, torch.zeros_like(starts) if self.begun is None else self.begun)
         log_decay = weighing.log_decay
         state = compute_states_after(
-            *(keys, values, sentences, visible, empty),
+            *(keys, values, sentences, visible, begun),
             features=attention.build_feature_map(),
             log_decay=log_decay,
             input_weights=weighing.input_weights,
         ).repeat_interleave(beams, 0)
         if log_decay is None:
             return state, None
-        has_prefix = (self.lengths > 0)[:, None].to(log_decay)
-        decay = (log_decay[self.starts] - log_decay[(self.starts - 1).clamp(min=0)]).clamp(max=0).exp() * has_prefix
+        has_prefix = (starts > self.document_starts)[:, None].to(log_decay)
+        decay = (log_decay[starts] - log_decay[(starts - 1).clamp(min=0)]).clamp(max=0).exp() * has_prefix
         return state, decay.to(state.dtype).repeat_interleave(beams, 0)
 
 
@@ -161,7 +176,7 @@ def read_prefixes(
 ) -> list[Prefixes]:
     """Read the prefixes of these rows with each member of the model.
 
-    words: read as well, the first word ids of the next sentence of each row.
+    words: read as well, the first word ids of the next sentence of each row. All but the last belong to the prefixes.
     """
     boundary_tokens, device = model.boundary_tokens, model.device
     closing = [specials.eos] if boundary_tokens.target_has_end else []
@@ -171,14 +186,33 @@ def read_prefixes(
     ).to(device)
     aligned = torch.tensor([number for row in rows for number in row.sentences[: len(row.prefix) + 1]])
     documents, following = torch.arange(len(rows)), torch.tensor(list(map(len, whole))).cumsum(0) - 1
+    opening = len(boundary_tokens.target_opening)
+    begun = torch.tensor([len(each) + opening - 1 if each else 0 for each in words]) if words else None
     return [
         Prefixes(
             TargetPass(member, member_memories, target, aligned, number_documents(member_memories.values(), rows)),
             documents,
             following,
+            begun,
         )
         for member, member_memories in zip(list_members(model), list_memories(memories), strict=True)
     ]
+
+
+def score_words(
+    model: Model, prefixes: Sequence[Prefixes], words: Sequence[Sequence[int]], temperature: float
+) -> list[list[float]]:
+    """Return the log-probabilities of words that `read_prefixes` has read."""
+    first = prefixes[0].sentence_starts + len(model.boundary_tokens.target_opening) - 1
+    index = torch.cat([start + torch.arange(len(each)) for start, each in zip(first, words, strict=True)])
+    labels, scores = torch.tensor([word for each in words for word in each], dtype=torch.int64), list[float]()
+    for part in torch.arange(len(index)).split(_CHUNK):
+        states = [each.read.states[index[part]] for each in prefixes]
+        logits = compute_next_logits(model, states, temperature).float()
+        chosen = logits.gather(1, labels[part, None].to(logits.device)) - log_normalizers(logits)
+        scores += chosen[:, 0].tolist()
+    each = iter(scores)
+    return [list(islice(each, len(row))) for row in words]
 
 
 def number_documents(memories: Iterable[Memory], rows: Sequence[SearchRow]) -> Tensor:

@@ -15,9 +15,8 @@ from torch import Tensor
 from docmt.decoding.ensembles import Memories, Model, compute_next_logits
 from docmt.decoding.incremental import IncrementalDecoder
 from docmt.decoding.logits import top_tokens
-from docmt.decoding.search_config import SearchConfig
+from docmt.decoding.search_config import SearchConfig, between_steps
 from docmt.decoding.search_rules import SearchRow, TargetBoundaries
-from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import Hypothesis
 from docmt.text import SpecialTokens
 

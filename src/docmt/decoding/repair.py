@@ -34,9 +34,8 @@ from docmt.decoding.logits import log_normalizers
 from docmt.decoding.prefixes import Prefixes, TargetPass, can_read_prefixes
 from docmt.decoding.scheduler import POOL_FACTOR, OnSentences, SearchResults, Task, batch_rows
 from docmt.decoding.scoring import CHUNK, find_forced_labels, split_scores
-from docmt.decoding.search_config import ContextConfig, SearchConfig
+from docmt.decoding.search_config import ContextConfig, SearchConfig, between_steps
 from docmt.decoding.search_rules import SearchRow
-from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import Hypothesis, TranslatedSpan
 from docmt.model import ModelInput
 

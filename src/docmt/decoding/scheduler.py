@@ -23,7 +23,7 @@ from docmt.data.batches import collate_source
 from docmt.data.instances import NUM_BOUNDARY_TOKENS, context_lengths, instance_lengths, locate_sentence
 from docmt.decoding.beam_search import search
 from docmt.decoding.ensembles import Model, combine_context_specs, list_members
-from docmt.decoding.sampling import number_samples
+from docmt.decoding.logits import number_samples
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import FramedRules, SearchRow, WordIds, choose_rules
 from docmt.decoding.translation_results import Hypothesis, TranslatedSpan

@@ -29,9 +29,8 @@ from docmt.decoding.scheduler import (
     select_drafts,
     select_sentences,
 )
-from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
+from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig, between_steps
 from docmt.decoding.search_rules import TargetBoundaries, WordIds, choose_rules
-from docmt.decoding.search_steps import between_steps
 from docmt.decoding.translation_results import Hypothesis, TranslatedSpan, join_spans, non_finite_error
 from docmt.model import ModelInput, TranslationModel
 from docmt.model.noise import ContextNoise, replaced_words

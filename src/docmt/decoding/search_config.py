@@ -1,12 +1,15 @@
-"""Options of the search and of the context that a model reads."""
+"""Options of the search and of the context that a model reads, and what a caller does between the steps of a search."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, Excludes, Needs, OptionError, check_fields, ranged, short_repr
+from docmt.core.settings import MANY, Excludes, Needs, OptionError, assigned, check_fields, ranged, short_repr
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -116,3 +119,19 @@ class ContextConfig:
     def changes(self) -> dict[str, Any]:
         """Return the settings that differ from the defaults."""
         return {name: value for name, value in vars(self).items() if value != vars(ContextConfig())[name]}
+
+
+_CALL: ContextVar[Callable[[], None]] = ContextVar("between_steps", default=lambda: None)
+
+
+def calling_between_steps(call: Callable[[], None]) -> AbstractContextManager[None]:
+    """Let searches, scoring and alignment in this context make a call between their steps and batches.
+
+    The call may translate with the same model. An exception that is no DocmtError ends the search and is passed on.
+    """
+    return assigned(_CALL, call)
+
+
+def between_steps() -> None:
+    """Make the caller's call, if any."""
+    _CALL.get()()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 import torch
 from torch import Tensor
@@ -136,6 +137,11 @@ class SearchRow:
         ]
         return [*limits[:-1], len(self.opening)] if self.stops else limits
 
+    def list_opening_words(self, specials: SpecialTokens) -> list[int]:
+        """Return the words that the next sentence after the prefix begins with, up to the first free one."""
+        words = self.opening if len(self.sentences) == len(self.prefix) + 1 else ()
+        return list(takewhile(lambda word: word not in (-1, specials.eos), words))
+
     def after_prefix(self) -> SearchRow:
         """Return the row without its prefix and the sentences that this translates."""
         count = len(self.prefix)
@@ -157,10 +163,15 @@ class BeamState:
     """number of tokens that were chosen, not forced"""
 
     @classmethod
-    def start(cls, hypotheses: int, first_token: int, device: torch.device) -> BeamState:
-        """Return the state of hypotheses that have read `first_token` only."""
-        zeros = torch.zeros(hypotheses, dtype=torch.int64, device=device)
-        return cls(torch.full_like(zeros, first_token), zeros, zeros.clone(), zeros.clone())
+    def start(
+        cls, rows: Sequence[Sequence[int]], beams: int, boundaries: TargetBoundaries, device: torch.device
+    ) -> BeamState:
+        """Return the state of hypotheses of search rows, each after words of its first sentence."""
+        last = torch.tensor([words[-1] if words else boundaries.start for words in rows])
+        chosen = torch.tensor(list(map(len, rows)))
+        offset = torch.where(chosen > 0, chosen + boundaries.inner_openers, 0)
+        columns = last, torch.zeros_like(last), offset, chosen
+        return cls(*(x.to(device).repeat_interleave(beams) for x in columns))
 
     def select(self, hypotheses: Tensor) -> BeamState:
         """Return the state of these hypotheses."""
@@ -272,10 +283,10 @@ class FramedRules:
         """Return the length limit of the current sentence [R], and whether it is the last of its search row [R]."""
         if self._looked_up is not None:
             return self._looked_up
-        found = self.limits[rows, state.sentence], state.sentence + 1 >= self.counts[rows]
+        limits = self.limits[rows, state.sentence], state.sentence + 1 >= self.counts[rows]
         if self.limits.shape[1] == 1:
-            self._looked_up = found
-        return found
+            self._looked_up = limits
+        return limits
 
     def _count_words(self, state: BeamState) -> Tensor:
         """Return the number of words of the current sentence: [R]."""

@@ -13,7 +13,7 @@ from docmt.terms.matching import Occurrence, TermMatcher
 
 TERM_COLUMNS = (
     *("document", "sentence", "term", "wanted", "found"),
-    *("status", "loss", "replaced", "source", "translation"),
+    *("status", "loss", "replaced", "dropped", "source", "translation"),
 )
 UNMET = ("refused", "lost", "forbidden", "protected")
 """States of terms that a translation lacks."""
@@ -24,7 +24,7 @@ def make_rows(document: str, number: int, source: str, target: str, uses: Iterab
     return [
         [
             *(document, number, use.term, "|".join(use.wanted), use.found),
-            *(use.status, round(use.loss, 2), use.replaced, source, target),
+            *(use.status, round(use.loss, 2), use.replaced, use.dropped, source, target),
         ]
         for use in uses
     ]
@@ -63,12 +63,15 @@ def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str
     asked = [use for use in uses if use.status != "protected"]
     terms = [Term(use.term, use.wanted, (use.found,) if use.status == "forbidden" else ()) for use in asked]
     occurrences = [Occurrence(term, use.span) for term, use in zip(terms, asked, strict=True)]
-    matches = TermMatcher(Glossary(languages, ())).match(occurrences, target)
+    matcher = TermMatcher(Glossary(languages, ()))
+    matches = matcher.match(occurrences, target)
     reviewed = [use for use in uses if use.status == "protected"]
-    for use, match in zip(asked, matches, strict=True):
-        status: TermStatus = "lost" if use.wanted else "forbidden"
-        found = "" if use.wanted else use.found
+    for use, term, match in zip(asked, terms, matches, strict=True):
+        status: TermStatus = "lost"
+        found = ""
         if match is not None:
             status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
+        if span := matcher.find_forbidden(term, target, matches):
+            status, found = "forbidden", target[slice(*span)]
         reviewed.append(replace(use, found=found, status=status, loss=0.0))
     return sorted(reviewed, key=lambda use: use.span)

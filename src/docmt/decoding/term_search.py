@@ -11,10 +11,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import NamedTuple
 
 from docmt.decoding.long_sentences import Align, Key, PieceTranslator, Rows, make_translation
-from docmt.decoding.missing_text import count_missing, find_doubtful
 from docmt.decoding.openings import Opening
 from docmt.decoding.translation_results import (
     Hypothesis,
@@ -40,6 +40,8 @@ _ELIDING = frozenset(["fr", "it", "ca", "oc"])
 _VOWELS = "aeiouyhœæ"
 _MOST_PLACES = 8
 """Places that are tried for a term without a link."""
+_MOST_CHECKED = 3
+"""New translations of a sentence in which words are looked for that the old one translates."""
 SearchOpenings = Callable[
     [Sequence[PreparedDocument], Sequence[Sequence[Sequence[int]]], Sequence[Opening]], list[list[Hypothesis]]
 ]
@@ -68,8 +70,14 @@ class Case:
     """nats that the terms cost so far"""
     searched: set[int] = field(default_factory=set)
     """occurrences that were searched again"""
-    refused: dict[int, float] = field(default_factory=dict)
-    """occurrences that would cost too much, and how much"""
+    refused: dict[int, _Change] = field(default_factory=dict)
+    """occurrences that would cost too much, and the change that would meet them"""
+    dropped: list[str] = field(default_factory=list)
+    """source words that lost their translation to a term"""
+    texts: tuple[str, str] = ("", "")
+    """what the model read and wrote, without protected texts"""
+    links: Sequence[WordLink] = ()
+    """of these"""
 
     @property
     def missing(self) -> list[int]:
@@ -85,12 +93,20 @@ class _Change(NamedTuple):
     """A new translation of a sentence that meets more terms."""
 
     sentence: TranslatedSentence
+    text: str
+    """translation without protected texts"""
     matches: Sequence[Match | None]
     loss: float
     """nats that it costs"""
     is_free: bool
     """whether it may cost anything"""
     is_accepted: bool
+    dropped: Sequence[str] = ()
+    """source words that it does not translate any more"""
+
+    def drop(self, words: Sequence[str]) -> _Change:
+        """Return the change with the source words that it does not translate any more."""
+        return self._replace(dropped=words, is_accepted=self.is_accepted and (self.is_free or not words))
 
 
 @dataclass(frozen=True)
@@ -118,8 +134,7 @@ class _Place:
 
     def overlaps(self, spans: Sequence[Span]) -> bool:
         """Return whether the word that its link names is in any of these spans."""
-        start, end = (0, 0) if self.number is None else self.words[self.number]
-        return any(first < end and start < last for first, last in spans)
+        return _overlaps((0, 0) if self.number is None else self.words[self.number], spans)
 
     @property
     def replaced(self) -> str:
@@ -132,6 +147,11 @@ class _Place:
         if not keep and len(self.replaced) > 1 and self.replaced.isupper() and self.target.isupper():
             return form.upper()
         return form[:1].upper() + form[1:] if is_first and not keep and self.target[:1].isupper() else form
+
+    @property
+    def start(self) -> int:
+        """First character of this word."""
+        return 0 if self.number is None else self.words[self.number][0]
 
     @property
     def rest(self) -> str:
@@ -149,6 +169,10 @@ class TermSearch:
         self, translator: PieceTranslator, matcher: TermMatcher, align: Align, search_openings: SearchOpenings
     ) -> None:
         """align, search_openings: of the translator."""
+        from docmt.checking.languages import DETERMINERS, FUNCTION_WORDS  # imported here: it reads lists of words
+
+        languages = map(primary_language, translator.languages)
+        self._function_words = [FUNCTION_WORDS.get(each, set()) | DETERMINERS.get(each, set()) for each in languages]
         self._translator, self._matcher = translator, matcher
         self._align, self._search_openings = align, search_openings
         self._documents: list[PreparedDocument] = []
@@ -239,7 +263,7 @@ class TermSearch:
         """Return the terms of a sentence beside its protected texts, and those in them."""
         found = self._matcher.find(source)
         texts = self._find_protected(source, 0) if found else []
-        protected = [each for each in found if any(a < each.span[1] and each.span[0] < b for a, b in texts)]
+        protected = [each for each in found if _overlaps(each.span, texts)]
         return [each for each in found if each not in protected], protected
 
     def _find_protected(self, text: str, side: int) -> list[Span]:
@@ -262,6 +286,7 @@ class TermSearch:
         pairs = [self._read(case) for case in cases]
         links, places = self._link(cases, pairs), list[_Place]()
         for case, (source, target), each in zip(cases, pairs, links, strict=True):
+            case.texts, case.links = (source, target), each
             missing, (found, _) = case.missing[0], self._find(source)
             case.searched.add(missing)
             # Protected text may change what is a term.
@@ -273,40 +298,83 @@ class TermSearch:
             else:  # the term is all that there is
                 start, end = found[missing].span
                 places.append(_Place(source, found[missing], (), around=(source[:start], source[end:])))
-        openings = [self._open(place) for place in places]
-        wholes: list[list[list[int]]] = [[] for _ in places]
+        opened = [self._open(place) for place in places]
+        openings = [[] if place.around else each for place, each in zip(places, opened, strict=True)]
+        wholes = [each if place.around else [] for place, each in zip(places, opened, strict=True)]
         linked = [index for index, place in enumerate(places) if place.number is not None]
         for index, hypotheses in self._run([(cases[index], openings[index]) for index in linked], stops=True):
-            best = sorted(hypotheses, key=lambda each: -each.sentence_scores[0])[:1]
-            openings[linked[index]] = [list(each.sentences[0]) for each in best]
-            texts = [text + places[linked[index]].rest for text in self._decode(openings[linked[index]])]
-            eos = self._translator.tokenizer.specials.eos
-            wholes[linked[index]] = [[*words, eos] for words in self._translator.encode(texts, "target")]
+            case, place = cases[linked[index]], places[linked[index]]
+            texts = self._decode([each.sentences[0] for each in hypotheses])
+            ranks = [
+                (len(self._list_absent(case, text, place.start)), -each.sentence_scores[0])
+                for text, each in zip(texts, hypotheses, strict=True)
+            ]
+            for _, text, hypothesis in sorted(zip(ranks, texts, hypotheses, strict=True), key=itemgetter(0))[:1]:
+                openings[linked[index]] = [list(hypothesis.sentences[0])]
+                eos = self._translator.tokenizer.specials.eos
+                (words,) = self._translator.encode([text + place.rest], "target")
+                wholes[linked[index]] = [[*words, eos]]
         results = dict(self._run(list(zip(cases, wholes, strict=True)), stops=True))
         changes = self._choose_all(cases, places, results)
         cheap = {index for index, each in changes.items() if each.is_accepted and each.loss <= _LITTLE_LOSS}
         rows = [(case, [] if index in cheap else openings[index]) for index, case in enumerate(cases)]
         for index, hypotheses in self._run(rows, stops=False):
-            results[index] = [*hypotheses, *results[index]]
-        changes = self._choose_all(cases, places, results)
-        lacking = self._find_lacking(cases, changes)
-        for index, change in changes.items():
-            self._change(cases[index], change, change.is_accepted and (change.is_free or index not in lacking))
+            results[index] = [*hypotheses, *results.pop(index)] if index not in cheap else []
+        for index, change in (changes | self._choose_all(cases, places, results)).items():
+            self._change(cases[index], change)
 
     def _choose_all(
         self, cases: Sequence[Case], places: Sequence[_Place], found: Mapping[int, Sequence[Hypothesis]]
     ) -> dict[int, _Change]:
-        """Return the best change of each sentence that has one; found: hypotheses by the numbers of cases."""
-        chosen = {n: self._choose(cases[n], places[n], hypotheses) for n, hypotheses in found.items() if hypotheses}
-        return {number: change for number, change in chosen.items() if change}
+        """Return the best change of each sentence that has one, if possible one that translates all of its words.
 
-    def _find_lacking(self, cases: Sequence[Case], changes: Mapping[int, _Change]) -> set[int]:
-        """Return the changes whose sentences lack text that they had before."""
-        numbers = {index: (cases[index].document, cases[index].number) for index in changes}
-        doubtful = find_doubtful(self._documents, {numbers[n]: [each.sentence] for n, each in changes.items()})
-        after = count_missing(doubtful, self._align)
-        before = count_missing({key: [self._translations[key[0]][key[1]]] for key in after}, self._align)
-        return {index for index, key in numbers.items() if after.get(key, 0) > before.get(key, 0)}
+        found: hypotheses by the numbers of cases.
+        """
+        ranked = {n: self._rank(cases[n], places[n], hypotheses) for n, hypotheses in found.items()}
+        chosen: dict[int, _Change] = {}
+        for rank in range(_MOST_CHECKED):
+            waiting = [n for n in ranked if not rank or (n in chosen and chosen[n].dropped)]
+            tried = {n: ranked[n][rank] for n in waiting if rank < len(ranked[n])}
+            dropped = self._find_dropped(cases, {n: change.text for n, change in tried.items()})
+            for n, change in tried.items():
+                best = chosen.setdefault(n, change.drop(dropped[n]))
+                if len(dropped[n]) < len(best.dropped) and change.loss <= best.loss + self.most_loss:
+                    chosen[n] = change.drop(dropped[n])
+        return chosen
+
+    def _find_dropped(self, cases: Sequence[Case], texts: Mapping[int, str]) -> dict[int, list[str]]:
+        """Return the source words that new translations do not translate, but the old ones do.
+
+        Such a word stands beside the terms, its old translation is not in the new one in any form, and no word of the
+        new one beside the terms has a link with it. Function words do not count. texts: new translations, by the
+        numbers of cases.
+        """
+        absent = {n: self._list_absent(cases[n], text) for n, text in texts.items()}
+        doubtful = [n for n, spans in absent.items() if spans]
+        links = self._link([cases[n] for n in doubtful], [(cases[n].texts[0], texts[n]) for n in doubtful])
+        for n, each in zip(doubtful, links, strict=True):
+            source, text = cases[n].texts[0], texts[n]
+            terms = [match.span for match in self._matcher.match(self._find(source)[0], text) if match]
+            linked = {link.source for link in each if self._is_content(text, link.target, terms, 1)}
+            absent[n] = [span for span in absent[n] if span not in linked]
+        return {n: [cases[n].texts[0][slice(*span)] for span in spans] for n, spans in absent.items()}
+
+    def _list_absent(self, case: Case, text: str, end: int | None = None) -> list[Span]:
+        """Return the source words beside terms whose old translation, before a character, is not in a new one."""
+        source, target = case.texts
+        terms, words = [each.span for each in self._find(source)[0]], [text[slice(*span)] for span in find_words(text)]
+        return [
+            link.source
+            for link in case.links
+            if link.mutual and self._is_content(source, link.source, terms, 0)
+            if (end is None or link.target[1] <= end) and self._is_content(target, link.target, (), 1)
+            if not any(self._matcher.target.are_forms(target[slice(*link.target)], word) for word in words)
+        ]
+
+    def _is_content(self, text: str, span: Span, terms: Sequence[Span], side: int) -> bool:
+        """Return whether a word is neither a function word nor in a term. side: 0 of the source, 1 of the target."""
+        word = text[slice(*span)].lower()
+        return has_words(word) and word not in self._function_words[side] and not _overlaps(span, terms)
 
     def _find_place(
         self, target: str, missing: int, occurrences: Sequence[Occurrence], links: Sequence[WordLink]
@@ -393,8 +461,8 @@ class TermSearch:
                 return [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
         return []
 
-    def _choose(self, case: Case, place: _Place, hypotheses: Sequence[Hypothesis]) -> _Change | None:
-        """Return the best new translation of a sentence, if one meets more terms.
+    def _rank(self, case: Case, place: _Place, hypotheses: Sequence[Hypothesis]) -> list[_Change]:
+        """Return new translations of a sentence that meet more terms, the best first.
 
         A translation without the word that stood for the term is better. Terms that are kept, and sentences that are
         nothing but a term, may cost anything.
@@ -411,43 +479,38 @@ class TermSearch:
             count = _count_met(matches)
             if count > met and not hypothesis.at_limit and self._count_faults(case, target, matches) <= faults:
                 is_replaced = bool(replaced) and target.count(replaced) < sentence.target.count(replaced)
-                loss = sentence.score - hypothesis.sentence_scores[0]
+                score, tokens = hypothesis.sentence_scores[0], hypothesis.sentence_tokens[0]
+                loss = sentence.score - score
                 is_accepted = is_free or loss <= self.most_loss * (count - met)
-                rank = (
-                    is_accepted,
-                    count,
-                    is_replaced,
-                    hypothesis.sentence_scores[0] - mean * hypothesis.sentence_tokens[0],
+                new = replace(
+                    sentence,
+                    target=target,
+                    score=score,
+                    rank_score=hypothesis.score,
+                    tokens=tokens,
+                    token_ids=hypothesis.sentences[0],
                 )
-                better.append((rank, loss, target, matches, hypothesis))
-        if not better:
-            return None
-        (is_accepted, *_), loss, target, matches, hypothesis = max(better, key=lambda each: each[0])
-        new = replace(
-            sentence,
-            target=target,
-            score=hypothesis.sentence_scores[0],
-            rank_score=hypothesis.score,
-            tokens=hypothesis.sentence_tokens[0],
-            token_ids=hypothesis.sentences[0],
-        )
-        return _Change(new, matches, loss, is_free, is_accepted)
+                rank = is_accepted, count, is_replaced, score - mean * tokens
+                better.append((rank, _Change(new, text, matches, loss, is_free, is_accepted)))
+        return [change for _, change in sorted(better, key=lambda each: each[0], reverse=True)]
 
-    def _change(self, case: Case, change: _Change, is_accepted: bool) -> None:
+    def _change(self, case: Case, change: _Change) -> None:
         """Take a new translation of a sentence, or note that it is refused."""
         gained = [n for n, each in enumerate(change.matches) if each is not None and case.matches[n] is None]
-        if not is_accepted:
-            case.refused |= dict.fromkeys(gained, change.loss)
+        if not change.is_accepted:
+            case.refused |= dict.fromkeys(gained, change)
             return
         case.sentence, case.matches, case.loss = change.sentence, change.matches, case.loss + change.loss
         case.searched |= set(gained)
+        case.dropped += change.dropped
         self._translations[case.document][case.number] = case.sentence
 
     def _count_faults(self, case: Case, target: str, matches: Sequence[Match | None]) -> int:
-        """Return how many numbers a translation loses or adds, beside those of terms that are met."""
+        """Return how many numbers beside terms a translation loses or adds, and how many terms have forbidden words."""
         pairs = [(each.span, match.span) for each, match in zip(case.occurrences, matches, strict=True) if match]
         source = _blank(case.sentence.source, [one for one, _ in pairs])
-        return sum(
+        forbidden = (self._matcher.find_forbidden(each.term, target, matches) for each in case.occurrences)
+        return sum(map(bool, forbidden)) + sum(
             map(
                 len,
                 find_number_faults(source, _blank(target, [other for _, other in pairs]), self._translator.languages),
@@ -459,14 +522,16 @@ class TermSearch:
         uses = []
         for number, (occurrence, match) in enumerate(zip(case.occurrences, case.matches, strict=True)):
             status: TermStatus = "refused" if number in case.refused else "lost"
-            loss, found, target = case.refused.get(number, 0.0), "", case.sentence.target
-            if not occurrence.term.targets and (span := self._matcher.find_forbidden(occurrence.term, target)):
-                status, found = "forbidden", target[slice(*span)]
+            refused, found, target = case.refused.get(number), "", case.sentence.target
+            loss, dropped = (refused.loss, refused.dropped) if refused else (0.0, ())
             if match is not None:
                 status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
             if match is not None and number in case.searched:
-                status, loss = "second_search", case.loss
-            uses.append(TermUse(occurrence.span, occurrence.term.source, occurrence.term.targets, found, status, loss))
+                status, loss, dropped = "second_search", case.loss, case.dropped
+            if span := self._matcher.find_forbidden(occurrence.term, target, case.matches):
+                status, found = "forbidden", target[slice(*span)]
+            term, text = occurrence.term, ", ".join(dropped)
+            uses.append(TermUse(occurrence.span, term.source, term.targets, found, status, loss, dropped=text))
         for term, span, *_ in case.protected:
             found = source if (source := case.sentence.source[slice(*span)]) in case.sentence.target else ""
             uses.append(TermUse(span, term.source, term.targets, found, "protected"))
@@ -475,6 +540,10 @@ class TermSearch:
 
 def _count_met(matches: Sequence[Match | None]) -> int:
     return sum(each is not None for each in matches)
+
+
+def _overlaps(span: Span, spans: Sequence[Span]) -> bool:
+    return any(start < span[1] and span[0] < end for start, end in spans)
 
 
 def _blank(text: str, spans: Sequence[Span], word: str = "term") -> str:

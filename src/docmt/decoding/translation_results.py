@@ -301,6 +301,8 @@ class TermUse:
     """log-probability (nats) that the terms of the sentence cost, or that this one would"""
     replaced: str = ""
     """consistent: the words that stood there"""
+    dropped: str = ""
+    """source words that the sentence does not translate any more with its terms, or would not with this one"""
 
 
 @dataclass(frozen=True)
@@ -332,7 +334,8 @@ class EngineUse:
         """Return it for people."""
         tokens = f", {self.input_tokens:,} tokens read and {self.output_tokens:,} written"
         cost = f", about {self.cost:,.4f} {self.currency}" if self.currency else ""
-        return f"{self.name}: {self.requests:,} requests{tokens if self.input_tokens else ''}{cost}"
+        requests = f"{self.requests:,} request{'s' * (self.requests != 1)}"
+        return f"{self.name}: {requests}{tokens if self.input_tokens else ''}{cost}"
 
 
 def sum_uses(uses: Iterable[EngineUse | None]) -> EngineUse | None:
@@ -462,7 +465,7 @@ class Translation:
 
     @property
     def has_finite_scores(self) -> bool:
-        """Whether all scores of sentences are finite numbers; those of a damaged model are not."""
+        """True if all scores of sentences are finite numbers; those of a damaged model are not."""
         return all(math.isfinite(sentence.score) for sentence in self.sentences)
 
     def text(self) -> str:

@@ -28,9 +28,9 @@ from docmt.decoding.document_stream import DocumentStream, translate_documents, 
 from docmt.decoding.document_translator import DocumentTranslator, Preparable, describe_texts
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
+from docmt.decoding.logits import count_copies
 from docmt.decoding.long_sentences import align_selected, cut_long_sentences
 from docmt.decoding.openings import OPENING_BEAM, REST_BEAM, Opening, search_openings
-from docmt.decoding.sampling import count_copies
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig

@@ -52,7 +52,7 @@ _UNITS = re.compile(r"[%°€£](?=[\s.,;:!?)\]\"'”»]|$)")
 """Of a placeholder that stands for a number, as in ${price} and {share}%, where $ and % belong to it."""
 _AFTER_KEY = ("\ufe0f", "\u20e3")
 """What makes a digit the sign of a key."""
-_ENDING = re.compile(r"[a-z]{1,3}(?!\w)")
+_ENDING = re.compile(r"(?:st|nd|rd|th|e?s|px|x)(?!\w)")
 """Letters after a protected text that a translation need not have: {n}th."""
 _JOINING = "'’-\u2011"
 _CLOSING = ")]}»”’.,;:!?…%"

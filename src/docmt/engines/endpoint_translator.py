@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from itertools import chain
@@ -16,16 +15,15 @@ from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
 from docmt.core.settings import check_choice
 from docmt.decoding.document_translator import DocumentTranslator, Preparable, describe_texts
-from docmt.decoding.long_sentences import Links, align_selected
-from docmt.decoding.missing_text import count_missing
-from docmt.decoding.search_steps import between_steps
+from docmt.decoding.long_sentences import Links, align_selected, count_missing
+from docmt.decoding.search_config import between_steps
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import (
     EngineUse,
     PartialTranslation,
     PreparedDocument,
     ResumePoint,
-    TermUse,
+    TermStatus,
     TranslatedSentence,
     Translation,
     WordLink,
@@ -36,7 +34,7 @@ from docmt.documents.words import find_words
 from docmt.engines.http_client import EngineUnavailable, HttpClient
 from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
-from docmt.engines.sentence_requests import SentenceRequests, UntranslatedSentence, make_sentence
+from docmt.engines.sentence_requests import TOKEN_CHARACTERS, UNMET, SentenceRequests, make_sentence
 from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
@@ -45,6 +43,8 @@ from docmt.terms.memory import Memory
 
 _LOOK_SECONDS = 0.05
 """Time between two looks at whether anybody still waits."""
+_SECOND: dict[TermStatus, TermStatus] = {"met": "second_search", "other_form": "second_search"}
+"""States of terms that another search met."""
 _SHOWN_REQUESTS, _TOKEN_CHARACTERS = 2, 4
 """Requests of a preview, and characters of a token, about."""
 Answers: TypeAlias = "SimpleQueue[tuple[OpenText, int, Any]]"
@@ -85,12 +85,19 @@ class EndpointTranslator(DocumentTranslator):
         """What finds the terms of a glossary."""
         return self._requests.terms
 
+    @property
+    def use(self) -> EngineUse | None:  # type: ignore[override]
+        """What all requests took."""
+        return self._requests.server.use
+
     def prepare(self, document: Preparable) -> PreparedDocument:
-        """Return a document with the bytes of its sentences in place of tokens."""
+        """Return a document with as many bytes as its sentences have tokens, about."""
         if isinstance(document, PreparedDocument):
             return document
         source = self.make_document(document)
-        return PreparedDocument(source, [text.encode() for text in source.sentences], source, range(len(source)))
+        return PreparedDocument(
+            source, [bytes(len(text) // TOKEN_CHARACTERS + 1) for text in source.sentences], source, range(len(source))
+        )
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """See `DocumentTranslator.resume_after`."""
@@ -123,7 +130,7 @@ class EndpointTranslator(DocumentTranslator):
                 if len(shown) < _SHOWN_REQUESTS:
                     shown.append(f"POST {self.profile.url.rstrip('/')}{path}\n{request}\n")
                 tokens = len(request) // _TOKEN_CHARACTERS, len(source) // _TOKEN_CHARACTERS
-                use = self._requests.add_use(use, Answer("", *tokens), 1)
+                use += self._requests.server.price(Answer("", *tokens))
         return "\n".join([*shown, f"estimate: {use}"])
 
     def translate_next(self, documents: Sequence[OpenText], tokens: int) -> list[PartialTranslation]:
@@ -183,7 +190,8 @@ class EndpointTranslator(DocumentTranslator):
 
         Between two answers the caller may stop: see `between_steps`. Raises EngineUnavailable.
         """
-        self._requests.server.check_available()
+        if documents:
+            self._requests.server.check_available()
         answers: Answers = SimpleQueue()
         cancelled = threading.Event()
         left, running = float("inf") if tokens is None else tokens, 0
@@ -263,12 +271,9 @@ class EndpointTranslator(DocumentTranslator):
 
     def align(self, translations: Sequence[Any], sentences: Sequence[Collection[int]] | None = None) -> list[Any]:
         """Return translations with the links of their words, by a model of docmt, or else by the order of words."""
-        aligner = self._requests.server.load_aligner()
-        return (
-            align_selected(_link_by_order, translations, sentences)
-            if aligner is None
-            else aligner.align(translations, sentences)
-        )
+        if aligner := self._requests.server.load_aligner():
+            return aligner.align(translations, sentences)
+        return align_selected(_link_by_order, translations, sentences)
 
     def with_terms(
         self, terms: Terms | TermMatcher | None, mode: TermMode = "prefer", consistent: bool = False
@@ -289,42 +294,33 @@ class EndpointTranslator(DocumentTranslator):
 
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:
         """See `DocumentTranslator.search_terms`: sentences that lack a term are asked for again."""
+        rows, found, check = {}, dict[int, TranslatedSentence](), self._requests.check_terms
+        for number, (source, target) in enumerate(zip(document.sentences, targets, strict=True)):
+            rows[number] = row = make_sentence(source, target)
+            uses = check(self._requests.find_terms(source), target, source, 0) if number in scores else ()
+            if uses:
+                found[number] = replace(row, terms=tuple(uses))
+            if any(use.status in UNMET for use in uses):
+                del rows[number]
+        unmet, prepared = found.keys() - rows.keys(), self.prepare(document)
         text = OpenText(
-            self._requests, self.prepare(document), ResumePoint(0), self._find_missing, dict(enumerate(targets))
+            self._requests, prepared, ResumePoint(0), self._find_missing, dict(enumerate(targets)), dict(rows)
         )
-        found = dict[int, TranslatedSentence]()
-        for number in sorted(scores):
-            source = document.sentences[number]
-            uses = self._requests.check_terms(self._requests.find_terms(source), targets[number], source, 0)
-            if not uses:
-                continue
-            found[number] = replace(make_sentence(source, targets[number]), terms=tuple(uses))
-            if any(use.status in ("lost", "forbidden") for use in uses):
-                between_steps()
-                with suppress(UntranslatedSentence):  # the translation stays
-                    new, _ = self._requests.translate(source, text.make_question(number), threading.Event())
-                    found[number] = replace(new, terms=tuple(_mark_second(new.terms)))
+        for _ in self._ask([text] if unmet else [], None):
+            pass
+        for number in unmet:
+            if isinstance(new := text.results[number], TranslatedSentence):  # else the translation stays
+                uses = [replace(use, status=_SECOND.get(use.status, use.status)) for use in new.terms]
+                found[number] = replace(new, terms=tuple(uses))
         return found
-
-
-def _mark_second(uses: Sequence[TermUse]) -> Iterator[TermUse]:
-    """Yield terms; those that are met were met by another search."""
-    for use in uses:
-        yield replace(use, status="second_search") if use.status in ("met", "other_form") else use
 
 
 def _link_by_order(translations: Sequence[Translation], wanted: Sequence[Collection[int]]) -> list[Links]:
     """Return links of each target word to the source word at the same share of the sentence."""
-    links = []
-    for translation, numbers in zip(translations, wanted, strict=True):
-        rows: Links = {}
-        for number in numbers:
-            sentence = translation.sentences[number]
-            sources, targets = find_words(sentence.source), find_words(sentence.target)
-            rows[number] = tuple(
-                WordLink(sources[n * len(sources) // len(targets)], target, 1.0, True)
-                for n, target in enumerate(targets)
-                if sources
-            )
-        links.append(rows)
-    return links
+
+    def link(sentence: TranslatedSentence) -> tuple[WordLink, ...]:
+        sources, targets = find_words(sentence.source), find_words(sentence.target)
+        places = enumerate(targets) if sources else ()
+        return tuple(WordLink(sources[n * len(sources) // len(targets)], word, 1.0, True) for n, word in places)
+
+    return [{n: link(each.sentences[n]) for n in rows} for each, rows in zip(translations, wanted, strict=True)]

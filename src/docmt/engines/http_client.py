@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead
-from io import BufferedReader, RawIOBase
 from socket import socket
 from typing import Any
 from urllib.error import HTTPError, URLError
@@ -26,6 +25,8 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.5, 60.0
 """Seconds before a request is sent again the first time, and at most."""
 _BUSY = frozenset([408, 409, 425, 429, 500, 502, 503, 504, 529])
 """Status of servers that may answer later."""
+_FAILED = 500
+"""Status of a server that fails at a request."""
 _MISUSED = frozenset([400, 413, 414, 422])
 """Status for a request that the server does not take, perhaps for its length."""
 _EXCERPT, _ECHO = 200, 16
@@ -43,51 +44,34 @@ class RefusedRequest(Exception):  # noqa: N818 - it is no fault of docmt
     """The server does not take this request."""
 
 
+class FailedRequest(RefusedRequest):
+    """The server fails at this request whenever it is sent, or answers nonsense."""
+
+
 class Cancelled(Exception):  # noqa: N818 - it is no fault
     """Nobody waits for the answer any more."""
 
 
-class _Reader(RawIOBase):
-    """Bytes of a connection, up to a deadline."""
+class _TimedResponse(HTTPResponse):
+    """An answer that has to be complete within the time of a request, however slowly its bytes come."""
 
-    def __init__(self, raw: RawIOBase, connection: socket) -> None:
-        """The time that the connection may wait for bytes is that of them all."""
-        self._raw, self._connection = raw, connection
-        self._deadline = time.monotonic() + (connection.gettimeout() or 0)
-
-    def readable(self) -> bool:
-        """Return that it can be read."""
-        return True
-
-    def readinto(self, buffer: Any) -> Any:
-        """Read bytes. Raises TimeoutError after the deadline."""
-        self._connection.settimeout(max(self._deadline - time.monotonic(), 0.001))
-        return self._raw.readinto(buffer)
-
-    def close(self) -> None:
-        """Let the connection go."""
-        self._raw.close()
-        super().close()
-
-
-class _Response(HTTPResponse):
     def __init__(self, connection: socket, *arguments: Any, **settings: Any) -> None:
         super().__init__(connection, *arguments, **settings)
-        self.fp = BufferedReader(_Reader(self.fp.detach(), connection))
+        raw, deadline = self.fp.raw, time.monotonic() + (connection.gettimeout() or 0)
+        read = raw.readinto
+
+        def read_in_time(buffer: Any) -> Any:
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            return read(buffer)
+
+        raw.readinto = read_in_time  # type: ignore[method-assign]
 
 
 class _TimedHandler(HTTPHandler, HTTPSHandler):
-    """Answers have to be complete within the time of a request, however slowly their bytes come."""
-
     def do_open(self, http_class: Any, req: Request, **settings: Any) -> HTTPResponse:
         """Return the answer to a request."""
-
-        def connect(*arguments: Any, **options: Any) -> Any:
-            connection = http_class(*arguments, **options)
-            connection.response_class = _Response
-            return connection
-
-        return super().do_open(connect, req, **settings)
+        timed: Any = type("TimedConnection", (http_class,), {"response_class": _TimedResponse})
+        return super().do_open(timed, req, **settings)
 
 
 class _NoRedirects(HTTPRedirectHandler):
@@ -114,9 +98,9 @@ class HttpClient:
         """Return the answer to a request.
 
         Raises EngineUnavailable if the server does not answer after some attempts, or not to this user, RefusedRequest
-        if it does not take the request, and Cancelled.
+        if it does not take the request, FailedRequest if it fails at it, and Cancelled.
         """
-        limits, wait, problem = self._profile.limits, _FIRST_WAIT, ""
+        limits, wait, problem, is_failure = self._profile.limits, _FIRST_WAIT, "", False
         for attempt in range(limits.attempts):
             if attempt:
                 pause = min(wait * (1 + self._random.random()), _LONGEST_WAIT)
@@ -136,16 +120,19 @@ class HttpClient:
                     advice = "correct url, model and key in the profile, and try again"
                     raise EngineUnavailable(f"{self._profile.name}: {problem}: {advice}") from None
                 wait = max(wait, _read_retry_after(error.headers.get("Retry-After")))
+                is_failure = error.code == _FAILED
             except WrongAnswer as error:
-                problem = self._excerpt(error, body)
+                problem, is_failure = self._excerpt(error, body), True
             except IncompleteRead:
-                problem = "its answer ends early"
+                problem, is_failure = "its answer ends early", False
             except (URLError, HTTPException, OSError, ValueError) as error:
                 reason = error.reason if isinstance(error, URLError) else error
-                problem = f"it cannot be reached ({self._excerpt(reason) or type(error).__name__})"
+                problem, is_failure = f"it cannot be reached ({self._excerpt(reason) or type(error).__name__})", False
                 if isinstance(reason, TimeoutError):
                     problem = f"no answer within {limits.seconds:g} s"
         attempts = f"after {limits.attempts} attempts" if limits.attempts > 1 else "at the only attempt"
+        if is_failure:
+            raise FailedRequest(f"{problem} {attempts}")
         raise EngineUnavailable(f"{self._profile.name} does not answer {attempts}: {problem}: look after the server")
 
     def _send(self, path: str, body: dict[str, Any]) -> Any:
@@ -192,7 +179,7 @@ class HttpClient:
             value = json.loads(text)
             found = value.get("error") or value.get("message") or value.get("detail") or ""
             text = str(found.get("message", "") if isinstance(found, dict) else found)
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             text = "" if text.lstrip().startswith("<") else text
         said = f", {self._excerpt(text, body)}" if text.strip() else ""
         return f"it answers {error.code}{said}"

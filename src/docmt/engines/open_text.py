@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -134,13 +134,8 @@ class OpenText:
 
     def _make_translation(self, source: Document, first: int, rows: Sequence[Any]) -> Translation:
         """Return the translation of consecutive sentences."""
-        target = source.replace_sentences([row.target for row in rows])
-        spans = zip(rows, source.spans(), target.spans(), strict=True)
-        sentences = tuple(replace(row, source_span=one, target_span=other) for row, one, other in spans)
         lossy = {n - first for n in self.lossy} & set(range(len(rows)))
-        missing = sorted(lossy | self.find_missing(sentences))
-        score = sum(each.score for each in sentences)
-        return Translation(target, sentences, score, missing=tuple(missing))
+        return _make_translation(source, rows, lossy | self.find_missing(rows))
 
 
 def divide_source(document: Document, most: int) -> list[tuple[int, str]]:
@@ -165,8 +160,13 @@ def divide_source(document: Document, most: int) -> list[tuple[int, str]]:
 def join_parts(source: Document, parts: Sequence[PartialTranslation]) -> Translation:
     """Return the translation of a document from those of its parts."""
     rows = [sentence for part in parts for sentence in part.translation or ()]
+    missing = {part.first + n for part in parts if part.translation for n in part.translation.missing}
+    return _make_translation(source, rows, missing)
+
+
+def _make_translation(source: Document, rows: Sequence[TranslatedSentence], missing: Collection[int]) -> Translation:
+    """Return the translation of a document by those of its sentences. missing: see `Translation`."""
     target = source.replace_sentences([row.target for row in rows])
     spans = zip(rows, source.spans(), target.spans(), strict=True)
     sentences = tuple(replace(row, source_span=one, target_span=other) for row, one, other in spans)
-    missing = tuple(part.first + n for part in parts if part.translation for n in part.translation.missing)
-    return Translation(target, sentences, sum(each.score for each in sentences), missing=missing)
+    return Translation(target, sentences, sum(row.score for row in rows), missing=tuple(sorted(missing)))

@@ -29,8 +29,6 @@ PREFIX = "endpoint:"
 ServiceKind = Literal["chat", "completion", "libretranslate", "deepl", "docmt"]
 _KEYS = ("key", "api_key", "apikey", "token", "password", "authorization")
 _MODEL_KINDS = ("chat", "completion")
-_TEXTS = ("messages", "prompt", "q", "text", "sentences")
-"""Fields of requests that have a sentence."""
 _OF_MODELS = "prompt temperature seed stream log_probabilities context.source_characters limits.answer_tokens prices"
 _WITHOUT_EFFECT = {
     "completion": "prompt.system prompt.document context log_probabilities",
@@ -132,16 +130,14 @@ class EngineProfile:
         check_fields(self, "")
         for group in ("context", "limits", "prices"):
             check_fields(getattr(self, group), f"{group}.")
-        for name in ("source_language", "target_language"):
-            if not getattr(self, name):
-                raise OptionError(name, "is empty: give the code of the language")
+        if not all(self.languages):
+            raise OptionError("source_language", "or target_language is empty: give the code of the language")
         try:
             parts = urlsplit(self.url)
-            is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-            parts.hostname.encode("idna") if parts.hostname else None
+            host, port = (parts.hostname or "").encode("idna"), parts.port
         except ValueError:
-            is_address = False
-        if not is_address or not self.url.isascii() or not self.url.isprintable() or " " in self.url:
+            host, port = b"", 0
+        if not host or port == 0 or parts.scheme not in ("http", "https") or not re.fullmatch("[!-~]+", self.url):
             raise OptionError("url", f"is {quote(self.url)}: give an address such as http://localhost:11434/v1")
         if parts.username or parts.password or parts.query or parts.fragment:
             raise OptionError("url", "has more than host and path: name the variable of the key with key_variable")
@@ -151,8 +147,6 @@ class EngineProfile:
             value = getattr(self.prompt, name)
             if (value or name == "turn") and f"{{{place}}}" not in json.dumps(value):
                 raise OptionError(f"prompt.{name}", f"has no place for it: add {{{place}}}")
-        if wrong := [name for name in self.extra if name in _TEXTS]:
-            raise OptionError(f"extra.{wrong[0]}", "is the place of the sentence: leave it out")
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -180,9 +174,9 @@ class EngineProfile:
         return key.strip()
 
     def describe(self) -> dict[str, Any]:
-        """Return what determines answers: neither where the server is, nor how much is asked at one time."""
+        """Return what determines answers: not how much is asked at one time, nor where a model is that has a name."""
         settings = asdict(self)
-        for name in ("url", "name", "key_variable", "limits", "prices", "stream"):
+        for name in ("name", "key_variable", "limits", "prices", "stream", *(["url"] if self.model else [])):
             del settings[name]
         return {"engine": self.name, "profile": json_checksum(settings), "answer_tokens": self.limits.answer_tokens}
 

@@ -18,13 +18,15 @@ from docmt.decoding.translation_results import (
 from docmt.documents import unwrap_lines
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
-from docmt.engines.answers import clean_answer, find_fault, find_losses
-from docmt.engines.http_client import RefusedRequest
+from docmt.engines.answers import clean_answer, find_fault, find_losses, is_copy
+from docmt.engines.http_client import FailedRequest, RefusedRequest
 from docmt.engines.profile import EngineProfile
 from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, Turn, make_request
 from docmt.terms.matching import Occurrence, TermMatcher
 
+UNMET = ("lost", "forbidden")
+"""States of terms for which a sentence is asked again."""
 _MOST_QUESTIONS = 3
 """Requests for a sentence whose answers are wrong."""
 TOKEN_CHARACTERS = 3
@@ -34,26 +36,10 @@ TOKEN_CHARACTERS = 3
 class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt
     """No answer for a sentence is a translation."""
 
-
-@dataclass
-class _Candidate:
-    """An answer that may be a translation."""
-
-    text: str
-    losses: Sequence[str]
-    uses: Sequence[TermUse]
-    log_probability: float | None
-    tokens: int
-
-    @property
-    def rank(self) -> tuple[int, int]:
-        """How much is wrong with it."""
-        return len(self.losses), len(self.unmet)
-
-    @property
-    def unmet(self) -> list[TermUse]:
-        """Terms that it lacks."""
-        return [use for use in self.uses if use.status in ("lost", "forbidden")]
+    def __init__(self, message: str, engine: EngineUse) -> None:
+        """engine: what the server took for it."""
+        super().__init__(message)
+        self.engine = engine
 
 
 @dataclass(frozen=True)
@@ -86,8 +72,8 @@ class SentenceRequests:
         self, source: str, question: Question, cancelled: threading.Event
     ) -> tuple[TranslatedSentence, Sequence[str]]:
         """Return the translation of a sentence, and what it lacks. Raises DocmtError if no answer is one."""
-        occurrences, use, best, fault = self.find_terms(source), EngineUse(self.profile.name), None, ""
-        previous = None
+        occurrences, use, fault = self.find_terms(source), EngineUse(self.profile.name), ""
+        best, losses, rank, previous, failures = None, list[str](), (0, 0), None, 0
         for attempt in range(_MOST_QUESTIONS):
             if attempt:
                 question = Question(question.text, question.terms, fault=fault)  # apart from its document
@@ -98,60 +84,39 @@ class SentenceRequests:
                 break  # the server would say the same
             previous = body
             try:
-                answer, count = self.server.ask(path, body, cancelled)
+                answer, is_new = self.server.ask(path, body, cancelled)
             except RefusedRequest as error:
-                fault, use = str(error), self.add_use(use, Answer(""), 1)
+                fault, use = str(error), use + self.server.price(Answer(""))
+                failures += isinstance(error, FailedRequest)
                 continue
-            use = self.add_use(use, answer, count)
+            use = use + self.server.price(answer) if is_new else use
             text = clean_answer(answer.text, question.text)
             if fault := find_fault(answer, text, question.text, self.languages):
                 self.server.forget(path, body)
                 continue
-            candidate = self._make_candidate(source, text, answer, occurrences, attempt)
-            if best is None or candidate.rank < best.rank:
-                best = candidate
-            if not any(best.rank):
+            lacks = find_losses(source, text, self.languages, self.patterns) if self.protects else []
+            if is_copy(text, question.text, self.languages):  # kept if the server stays with it, and reported
+                lacks = ["a translation", *lacks]
+            uses = self.check_terms(occurrences, text, source, attempt)
+            unmet = [each for each in uses if each.status in UNMET]
+            if best is None or (len(lacks), len(unmet)) < rank:
+                # What was cut off the answer is in its log-probability, too.
+                scores = answer.scores if text == answer.text.strip() else ()
+                best = replace(make_sentence(source, text), score=sum(scores, 0.0), tokens=len(scores))
+                best, losses, rank = replace(best, terms=tuple(uses)), lacks, (len(lacks), len(unmet))
+            if not any(rank):
                 break
-            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in best.unmet]
-            fault = f"it lacks {', '.join([*best.losses, *wanted])}"
+            wanted = [f"{use.term} = {' | '.join(use.wanted)}" for use in unmet if use.wanted]
+            forbidden = [text for each in occurrences if not each.term.targets for text in each.term.forbidden]
+            faults = {"it lacks or adds": lacks, "it lacks": wanted, "it may not have": forbidden}
+            fault = "; ".join(f"{name} {', '.join(texts)}" for name, texts in faults.items() if texts)
         if best is None:
+            if failures == use.requests:
+                self.server.fail(fault)
             raise UntranslatedSentence(
-                f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}"
+                f"{self.profile.name} gives no translation of it in {use.requests} requests: {fault}", use
             )
-        scored = best.log_probability is not None
-        return TranslatedSentence(
-            source,
-            best.text,
-            best.log_probability or 0.0,
-            *((0, len(source)), (0, len(best.text))),
-            tokens=best.tokens if scored else 0,
-            terms=tuple(best.uses),
-            engine=use,
-        ), best.losses
-
-    def _make_candidate(
-        self, source: str, text: str, answer: Answer, occurrences: Sequence[Occurrence], attempt: int
-    ) -> _Candidate:
-        """Return an answer with what is wrong with it."""
-        losses = find_losses(source, text, self.languages, self.patterns) if self.protects else []
-        # What was cut off the answer is in its log-probability, too.
-        score = answer.log_probability if text == answer.text.strip() else None
-        return _Candidate(
-            text, losses, self.check_terms(occurrences, text, source, attempt), score, answer.output_tokens
-        )
-
-    def add_use(self, use: EngineUse, answer: Answer, requests: int) -> EngineUse:
-        """Return what a sentence costs with another answer. requests: 0 for one that was kept."""
-        read, written = (answer.input_tokens, answer.output_tokens) if requests else (0, 0)
-        prices = self.profile.prices
-        return replace(
-            use,
-            requests=use.requests + requests,
-            input_tokens=use.input_tokens + read,
-            output_tokens=use.output_tokens + written,
-            cost=use.cost + (read * prices.input + written * prices.output) / 1e6,
-            currency=prices.currency if prices.input or prices.output else "",
-        )
+        return replace(best, engine=use), losses
 
     def find_known(self, prepared: PreparedDocument, number: int) -> TranslatedSentence | None:
         """Return the translation of a sentence that needs no request: of the memory, or without words to translate."""

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.checkpoint.model_names import find_named_model
 from docmt.core.errors import DocmtError
-from docmt.engines.http_client import EngineUnavailable, HttpClient
+from docmt.decoding.translation_results import EngineUse, sum_uses
+from docmt.engines.http_client import EngineUnavailable, HttpClient, RefusedRequest
 from docmt.engines.profile import EngineProfile
 from docmt.engines.services import Answer
 from docmt.formats.language_codes import is_same_language, primary_language
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 _REST_SECONDS = 10.0
 """How long a server that did not answer is not asked again."""
+_MOST_FAILURES = 2
+"""Sentences in succession at which a server may not fail."""
+_MOST_REFUSED = 12
+"""Requests in a row whose refusal is no matter of their sentences."""
 _MOST_ANSWERS = 4096
 """Answers that are kept, because a document may be tried again."""
 _log = logging.getLogger(__name__)
@@ -38,7 +43,13 @@ class Server:
     lock: threading.Lock = field(default_factory=threading.Lock)
     error: EngineUnavailable | None = None
     rests_until: float = 0.0
+    refused: int = 0
+    """requests in a row that the server did not take"""
     is_told: bool = False
+    use: EngineUse | None = None
+    """what all requests took"""
+    failures: int = 0
+    """sentences in succession at which the server failed"""
     aligner: Translator | None = None
     has_aligner: bool | None = None
 
@@ -52,22 +63,50 @@ class Server:
         """Ask no more for a while."""
         self.error, self.rests_until = error, time.monotonic() + _REST_SECONDS
 
-    def ask(self, path: str, body: dict[str, Any], cancelled: threading.Event) -> tuple[Answer, int]:
-        """Return the answer to a request, and 1, or 0 if it was kept."""
+    def price(self, answer: Answer) -> EngineUse:
+        """Return what the request of an answer took."""
+        prices, read, written = self.profile.prices, answer.input_tokens, answer.output_tokens
+        cost = (read * prices.input + written * prices.output) / 1e6
+        currency = prices.currency if prices.input or prices.output else ""
+        return EngineUse(self.profile.name, 1, read, written, cost, currency)
+
+    def _count(self, answer: Answer) -> None:
+        with self.lock:
+            self.use = sum_uses([self.use, self.price(answer)])
+
+    def fail(self, problem: str) -> None:
+        """Note that the server failed at a sentence. Raises EngineUnavailable after another one in succession."""
+        with self.lock:
+            self.failures += 1
+            if self.failures >= _MOST_FAILURES:
+                raise EngineUnavailable(f"{self.profile.name} fails again and again: {problem}: look after the server")
+
+    def ask(self, path: str, body: dict[str, Any], cancelled: threading.Event) -> tuple[Answer, bool]:
+        """Return the answer to a request, and whether it is a new one, not kept from an earlier request."""
         key = _make_key(path, body)
         with self.lock:
             if key in self.answers:
                 self.answers.move_to_end(key)
-                return self.answers[key], 0
+                return self.answers[key], False
             if not (self.is_told or self.profile.is_local):
                 _log.warning("%s: texts leave this machine, to %s", self.profile.name, self.profile.url)
             self.is_told = True
-        answer = self.client.post(path, body, cancelled)
+        try:
+            answer = self.client.post(path, body, cancelled)
+        except RefusedRequest as error:
+            self._count(Answer(""))
+            self.refused += 1
+            if self.refused < _MOST_REFUSED:
+                raise
+            advice = "see what the server says and correct the profile"
+            raise EngineUnavailable(f"{self.profile.name} takes no request: {error}: {advice}") from None
+        self.refused = 0
+        self._count(answer)
         with self.lock:
-            self.answers[key] = answer
+            self.failures, self.answers[key] = 0, answer
             if len(self.answers) > _MOST_ANSWERS:
                 self.answers.popitem(last=False)
-        return answer, 1
+        return answer, True
 
     def forget(self, path: str, body: dict[str, Any]) -> None:
         """Drop an answer that is no translation."""

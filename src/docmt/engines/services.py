@@ -54,8 +54,8 @@ class Answer:
     output_tokens: int = 0
     is_cut: bool = False
     """whether the server ended it at the limit of tokens"""
-    log_probability: float | None = None
-    """nats of the answer"""
+    scores: Sequence[float] = ()
+    """log-probabilities of its tokens (nats); empty: not known"""
 
 
 def make_request(profile: EngineProfile, question: Question) -> tuple[str, dict[str, Any]]:
@@ -86,11 +86,9 @@ def _sampling(profile: EngineProfile, question: Question) -> dict[str, Any]:
     tokens = profile.limits.answer_tokens or _LEAST_TOKENS + _TOKENS_PER_CHARACTER * len(question.text)
     body: dict[str, Any] = {"model": profile.model, "temperature": profile.temperature, "seed": profile.seed}
     body |= {"max_tokens": tokens, "stream": profile.stream}
-    if profile.stream:
-        body["stream_options"] = {"include_usage": True}
-    if profile.log_probabilities:
-        body["logprobs"] = True
-    return body | dict(profile.extra)
+    body |= {"stream_options": {"include_usage": True}} if profile.stream else {}
+    body |= ({"logprobs": True} if profile.log_probabilities else {}) | dict(profile.extra)
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def _make_messages(profile: EngineProfile, question: Question) -> list[dict[str, Any]]:
@@ -151,16 +149,16 @@ def _read_choice(value: Any) -> Answer:
     counts = [usage.get(name) if isinstance(usage, dict) else 0 for name in ("prompt_tokens", "completion_tokens")]
     tokens = [count if isinstance(count, int) and 0 <= count <= _MOST_TOKENS else 0 for count in counts]
     is_cut = choice.get("finish_reason") in ("length", "content_filter")
-    return Answer(_join_surrogates(text), tokens[0], tokens[1], is_cut, _sum_scores(choice.get("logprobs")))
+    return Answer(_join_surrogates(text), tokens[0], tokens[1], is_cut, _read_scores(choice.get("logprobs")))
 
 
-def _sum_scores(values: Any) -> float | None:
-    """Return the log-probability of an answer, None without finite ones of all tokens."""
+def _read_scores(values: Any) -> list[float]:
+    """Return the log-probabilities of an answer, none without finite ones of all tokens."""
     try:
-        total = float(sum(row["logprob"] for row in values["content"]))
-    except (KeyError, TypeError, OverflowError):
-        return None
-    return total if values["content"] and math.isfinite(total) else None
+        scores = [float(row["logprob"]) for row in values["content"]]
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return []
+    return scores if all(map(math.isfinite, scores)) else []
 
 
 def _join_surrogates(text: str) -> str:
@@ -180,7 +178,9 @@ def join_stream(events: Iterable[str]) -> dict[str, Any]:
             if value.get("error"):
                 return {"error": value["error"]}
             usage = value.get("usage") or usage
-            for choice in (value.get("choices") or [])[:1]:
+            for choice in value.get("choices") or []:
+                if choice.get("index"):  # of several answers the first one counts
+                    continue
                 text += (choice.get("delta") or {}).get("content") or choice.get("text") or ""
                 reason = choice.get("finish_reason") or reason
                 rows += (choice.get("logprobs") or {}).get("content") or []

@@ -11,7 +11,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import check_choice, option, quote
-from docmt.text.moses import moses, moses_language
+from docmt.text.bpe import moses, moses_language
 
 Kind = Literal["bleu", "chrf", "chrf_pp", "ter"]
 

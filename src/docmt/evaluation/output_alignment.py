@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.checking.languages import FUNCTION_WORDS, detect_language, split_words, stem
-from docmt.checking.terms import TermStatistics
+from docmt.checking.renderings import TermStatistics
 from docmt.core.errors import DocmtError
 from docmt.documents import ParallelDocument
 from docmt.documents.segmentation import sentence_spans

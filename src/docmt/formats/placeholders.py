@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from html import unescape
 from html.entities import html5
 from itertools import groupby, pairwise
@@ -17,6 +18,7 @@ READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
 """What stands above the base of a ruby in HTML."""
 TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
 """Of HTML, and those of components: <b>, <0>."""
+_ESCAPED_TAGS = r"&lt;/?[A-Za-z](?:[^&<>]|&quot;){0,99}&gt;"
 ENTITIES = r"&(?:\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 """Of HTML."""
 LINE_BREAKS = (
@@ -30,14 +32,14 @@ _FORMS = (
     r"|(?:(?<=[^\W\d_]{2})|(?<=[.!?}%\]]))\|(?=[^\W\d_]{2})(?![A-Z][A-Z\d_]*\|)"
 )
 """What stands between the plural forms of Laravel and Symfony: `{0} none|{1} one|[2,*] :count`, `one|many`."""
-_LABELLED = re.compile(rf"(?:{_LABEL}|{_INTERVAL})[^|]*(?:\|[ ]*(?:{_LABEL}|{_INTERVAL})[^|]*)+")
+_LABELLED = re.compile(rf"(?:{_LABEL}|{_INTERVAL})[^|]*+(?:\|[ ]*+(?:{_LABEL}|{_INTERVAL})[^|]*+)++")
 _LABELS = rf"(?:(?<![\s\S])|[ ]*\|[ ]*){_LABEL}"
 """Of plural forms of Symfony: `one: a day|many: %count% days`."""
 PATHS = r"(?<![A-Za-z0-9])(?:[A-Za-z]:\\(?![nrt][A-Z])|\\\\[\w.$-]+\\)[^\s\"'<>|:*?]*[\w\\]"
 """Of Windows: C:\\new\\table.txt, whose \\n and \\t are no escapes."""
 _MARKDOWN = r"(?<![\w*])\*\*(?=[^\s*][^*\n]*\*\*)|(?<=[^\s*])\*\*(?![\w*])|(?<![\w`])`[^`'\s][^`'\n]*`(?!`)"
 """Bold text and code."""
-_MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, ENTITIES, _MARKDOWN)
+_MARKUP = (PATHS, LINE_BREAKS, _FORMS, READINGS, TAGS, _ESCAPED_TAGS, ENTITIES, _MARKDOWN)
 _PLACEHOLDERS = ("own pattern", "template tag", "tag", "placeholder", "message placeholder")
 """Kinds of protected text that are codes. The others are protected in the sentences."""
 
@@ -53,8 +55,8 @@ _ICU = re.compile(r"\{\s*[\w.]+\s*,\s*(?:plural|select|selectordinal|choice)\s*,
 _WORD_LIKE = re.compile(
     r"[ ]?(?:`|!\[|\[(?!\^)|[{@$:+%\\]|<(?:code|kbd|samp|var|img|input)\b|<[\w.+-]+[:@]|<%)", re.IGNORECASE
 )
-_PART, _PART_BEFORE = re.compile(r"[-/'’]?[^\W\d_]"), re.compile(r"[^\W\d_][-/]?\Z")
-"""Beside a placeholder that is a part of a word: {n}-day, {name}'s."""
+_PART, _PART_BEFORE = re.compile(r"[-/'’][^\W\d_]|(?:st|nd|rd|th|e?s|px|x)(?!\w)"), re.compile(r"[^\W\d_][-/]\Z")
+"""Beside a placeholder that is a part of a word: {n}-day, {name}'s, {n}th."""
 _TIGHT = re.compile(r"[-–/:.+×=_~]")
 """Between placeholders that stay together: {hours}:{minutes}."""
 _OPENING = "([{«„“‘¿¡\"'"
@@ -113,7 +115,7 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         is_part = kind == "placeholder" and bool(_PART.match(text, end) or _PART_BEFORE.search(text, position, start))
         if kind not in _PLACEHOLDERS or span in plain:
             continue
-        if is_part and "|" not in text and span in [each.span for each in find_protected(text)]:
+        if is_part and "|" not in text and span in _find_spans(text):
             continue  # protected in its sentence
         if start > position:
             tokens.append(_Token("text", text[position:start]))
@@ -133,6 +135,12 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         else:
             joined.append(token)
     return joined
+
+
+@lru_cache(maxsize=1)
+def _find_spans(text: str) -> frozenset[tuple[int, int]]:
+    """Return the protected parts of running text, for which each placeholder of a message asks."""
+    return frozenset(each.span for each in find_protected(text))
 
 
 def _is_plain(text: str, patterns: Sequence[str]) -> bool:

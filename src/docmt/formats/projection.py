@@ -152,9 +152,26 @@ def _project(source: _Source, passage: Passage, first: int, last: int) -> list[_
         for each in source.ranges
         if each.start < passage.end and passage.start < each.end
     ]
-    placed = place_atoms(sentence, atoms, covers)
-    queue = [(place, atoms[index]) for place, index in placed]
+    borders: dict[str, Span] = {}  # of the pairs that are not copied
+    for (start, end), stack in zip(target, target_stacks, strict=True):
+        borders |= {id: (borders.get(id, (start, end))[0], end) for id in stack if id in names}
+    placed = ((place, atoms[index]) for place, index in place_atoms(sentence, atoms, covers))
+    queue = [(_leave_pairs(place, atom, stacks, borders), atom) for place, atom in placed]
+    queue.sort(key=lambda each: each[0])
     return list(_cut(passage.target, *_split_words(sentence, stacks, target_stacks), queue))
+
+
+def _leave_pairs(place: int, atom: Atom, stacks: Sequence[Stack], borders: Mapping[str, Span]) -> int:
+    """Return the place of an atom outside of the pairs that it touches outside in the source: a note after a link.
+
+    stacks: of the characters of the source. borders: of pairs in the translation.
+    """
+    for side, near in enumerate((stacks[max(0, atom.offset - 1) : atom.offset], stacks[atom.offset : atom.offset + 1])):
+        for id in borders.keys() & set(chain(*near)) - {*atom.stack}:
+            start, end = borders[id]
+            if start < place < end:
+                place = start if side else end
+    return place
 
 
 def _find_inside(sentence: AlignedSentence, start: int, end: int) -> list[int]:

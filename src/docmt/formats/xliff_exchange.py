@@ -38,15 +38,16 @@ _HEADS: Mapping[XliffVersion, str] = {
         f'<xliff xmlns="{_CORE}" xmlns:mda="{_METADATA}" xmlns:mtc="urn:oasis:names:tc:xliff:matches:2.0"'
         ' version="2.1" srcLang="{source}" trgLang="{target}">\n'
         '<file id="f1" original={original} xml:space="preserve">\n'
-        '<mda:metadata><mda:metaGroup category="docmt"><mda:meta type="format">{format}</mda:meta></mda:metaGroup>'
-        "</mda:metadata>\n"
+        '<mda:metadata><mda:metaGroup category="docmt"><mda:meta type="format">{format}</mda:meta>{revision}'
+        "</mda:metaGroup></mda:metadata>\n"
     ),
     "1.2": (
         '<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2">\n<file original={original}'
-        ' source-language="{source}" target-language="{target}" datatype="plaintext" xml:space="preserve">\n'
+        ' source-language="{source}" target-language="{target}" datatype="plaintext" xml:space="preserve"{revision}>\n'
         '<header><tool tool-id="docmt" tool-name="docmt"/></header>\n<body>\n'
     ),
 }
+_REVISIONS: Mapping[XliffVersion, str] = {"2.1": '<mda:meta type="revision">{}</mda:meta>', "1.2": ' build-num="{}"'}
 _CODES: Mapping[XliffVersion, Mapping[str, str]] = {
     "2.1": {
         "single": '<ph id="{name}" dataRef="d{number}" canCopy="no"/>',
@@ -135,17 +136,19 @@ def write_xliff(
     source_language: str,
     target_language: str,
     version: XliffVersion = "2.1",
+    revision: str = "",
 ) -> bytes:
     """Return an XLIFF file of all units of a file, in their order; of version 1.2, of their sentences.
 
-    original: path of the file. format: its name in `docmt.documents.input_formats`. A sentence without a translation
-    is a segment without a target. Equal input gives equal bytes.
+    original: path of the file. format: its name in `docmt.documents.input_formats`. revision: of its translations, in
+    letters and digits. A sentence without a translation is a segment without a target. Equal input gives equal bytes.
     """
     head = _HEADS[version].format(
         source=format_language_tag(source_language),
         target=format_language_tag(target_language),
         original=quote_attribute(original),
         format=escape_text(format),
+        revision=_REVISIONS[version].format(revision) if revision else "",
     )
     write = _write_unit if version == "2.1" else _write_sentences
     body = "".join(write(f"u{number}", unit) for number, unit in enumerate(units, 1))
@@ -313,6 +316,8 @@ class XliffTargets:
     target_language: str
     units: Mapping[str, XliffUnit]
     """by name: u1, u2, ..."""
+    revision: str = ""
+    """see `write_xliff`"""
 
 
 def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTargets:
@@ -330,7 +335,7 @@ def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTarg
         raise DocmtError(f"{path} is not {name} with one <file>. Write one with docmt extract.")
     is_old = version == "1"
     head, names = (files[0], ("source-language", "target-language")) if is_old else (file.root, ("srcLang", "trgLang"))
-    metas = files[0].iter(f"{{{_METADATA}}}meta")
+    metas = {meta.attributes.get("type"): meta.text() for meta in files[0].iter(f"{{{_METADATA}}}meta")}
     units: dict[str, XliffUnit] = {}
     ids: set[str] = set()
     line, position = 1, 0
@@ -345,10 +350,11 @@ def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTarg
     return XliffTargets(
         path,
         files[0].attributes.get("original", ""),
-        next((meta.text() for meta in metas if meta.attributes.get("type") == "format"), ""),
+        metas.get("format", ""),
         head.attributes.get(names[0], "").removeprefix("und"),
         head.attributes.get(names[1], "").removeprefix("und"),
         units,
+        metas.get("revision") or files[0].attributes.get("build-num", ""),
     )
 
 

@@ -1,4 +1,4 @@
-"""What an attention sees: memories, and the contexts that find the visible states of an attention.
+"""Visible states of attentions: memories, and the contexts that find the visible states of an attention.
 
 A context is the only interface between a layer and a full pass (`FullContext`, here) or a decoding step
 (`docmt.decoding.incremental`).
@@ -52,16 +52,8 @@ PackedSentences = Packed | Memory
 """A sequence of sentences and documents."""
 
 
-class HasScope(Protocol):
-    """An attention, of which a context needs the scope."""
-
-    @property
-    def scope(self) -> AttentionScope:
-        """What it sees."""
-
-
 class VisibleStates(Protocol):
-    """What the queries of one attention see, in a full pass or in a decoding step."""
+    """States that the queries of one attention see, in a full pass or in a decoding step."""
 
     @property
     def memory(self) -> Tensor | None:
@@ -153,9 +145,9 @@ class FullContext:
         self._patterns: dict[AttentionScope, AttentionPattern] = {}
         self._preceding: dict[AttentionScope, tuple[AttentionPattern, Tensor]] = {}
 
-    def find(self, attention: HasScope, x: Tensor) -> PackedStates:
+    def find(self, attention: Any, x: Tensor) -> PackedStates:
         """See `AttentionContext`: x [T, d]. Raises ValueError for a memory that is missing, or has no documents."""
-        scope = attention.scope
+        scope: AttentionScope = attention.scope
         if scope.sees_each_preceding:
             return self._find_preceding(scope, x)
         if scope.memory not in ("self", *self.memories):
@@ -228,7 +220,7 @@ class SharedContext:
         self.context = context
         self.unique, self.inverse = representatives.unique(return_inverse=True)  # [U] of T, [T] of U
 
-    def find(self, attention: HasScope, x: Tensor) -> SharedStates:
+    def find(self, attention: Any, x: Tensor) -> SharedStates:
         """See `AttentionContext`: x [U, d]."""
         is_self = attention.scope.memory == "self"
         return SharedStates(self.context.find(attention, self.expand(x) if is_self else x), x, is_self, self)

@@ -201,7 +201,7 @@ class SentenceVectors(nn.Module):
 
 
 SentenceRelation = SentenceRotation | SentenceVectors
-"""What an attention knows of the distance in sentences between a query and a key."""
+"""The knowledge that an attention has of the distance in sentences between a query and a key."""
 
 
 @lru_cache(maxsize=16)
@@ -289,12 +289,12 @@ class Stack(NamedTuple):
 
     @property
     def pre_norm(self) -> bool:
-        """Whether norms precede blocks."""
+        """True if norms precede blocks."""
         return self.config.normalization == "pre"
 
     @property
     def has_two_tables(self) -> bool:
-        """Whether each side has token embeddings of its own."""
+        """True if each side has token embeddings of its own."""
         separate = self.family.tables == "either" and self.config.source_vocabulary_size > 0
         return self.family.tables == "two" or separate
 

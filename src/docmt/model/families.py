@@ -126,7 +126,7 @@ class Family:
 
     @property
     def is_pretrained(self) -> bool:
-        """Whether its models are converted pretrained models."""
+        """True if its models are converted pretrained models."""
         return self.huggingface is not None
 
     def has_language_token(self, language: str) -> bool:

@@ -79,30 +79,17 @@ class ModelConfig(TransformerConfig):
                 )
         check_fields(self.system_options, f"model.{self.system}.")
         check_fields(self.linear, "model.linear.")
-        linear, defaults = self.linear, Linear()
-        if linear != defaults and not self.system_options.has_linear_attention:
+        if self.linear != Linear() and not self.system_options.has_linear_attention:
             raise DocmtError(
                 f"model.linear is set, but this {self.system} model has no linear attention: leave it out, or set "
                 "model.group.global_attention or model.concat.attention linear"
-            )
-        if linear.gate == "none" and (linear.gate_per, linear.gate_bias) != (defaults.gate_per, defaults.gate_bias):
-            raise DocmtError(
-                "model.linear.gate_per or gate_bias is set, but model.linear.gate is none: set model.linear.gate"
-            )
-        if linear.feature_map == "learned" and (linear.feature_sampling, linear.temperature_per) != (
-            defaults.feature_sampling,
-            defaults.temperature_per,
-        ):
-            raise DocmtError(
-                "model.linear.feature_sampling or temperature_per is set, but model.linear.feature_map is learned: "
-                "leave them out, or set model.linear.feature_map random"
             )
         self.system_options.check(resolved)
         self._check_family()
 
     @property
     def is_encoder(self) -> bool:
-        """Whether this describes only an encoder, which can initialize a training."""
+        """True if this describes only an encoder, which can initialize a training."""
         return not self.vocabulary_size and self.source_vocabulary_size > 0
 
     def _check_family(self) -> None:
@@ -142,12 +129,6 @@ class ModelConfig(TransformerConfig):
                 "model.position_encoding is relative, but linear attention has no scores to bias: choose "
                 "another position encoding, or softmax attention"
             )
-        for name in ("relative_buckets", "relative_distance"):
-            if getattr(self, name) != getattr(TransformerConfig, name) and self.position_encoding != "relative":
-                raise DocmtError(
-                    f"model.{name} is set, but model.position_encoding is {self.position_encoding}: leave it out, or "
-                    "choose relative"
-                )
 
     def _check_encoder(self, family: Family) -> None:
         """Raise DocmtError for sizes of a separate encoder without one, or incompatible ones."""
@@ -195,7 +176,7 @@ class ModelConfig(TransformerConfig):
 
     @property
     def restarts_positions(self) -> bool:
-        """Whether positions restart at each sentence."""
+        """True if positions restart at each sentence."""
         return (self.system_options.positions or self.resolve().positions) == "sentence"
 
     @property
@@ -206,7 +187,7 @@ class ModelConfig(TransformerConfig):
 
     @property
     def limits_target(self) -> bool:
-        """Whether `position_limit` also holds for the target, not only for the encoder."""
+        """True if `position_limit` also holds for the target, not only for the encoder."""
         return self.position_encoding == "learned"
 
     @classmethod

@@ -53,7 +53,7 @@ class BoundaryTokens:
 
     @property
     def target_starts_with_bos(self) -> bool:
-        """Whether `<s>` alone opens target sentences. It never occurs inside one."""
+        """True if `<s>` alone opens target sentences. It never occurs inside one."""
         return self.target_opening == (SPECIAL_TOKEN_IDS["<s>"],)
 
     @property
@@ -104,7 +104,7 @@ class AttentionScope:
 
     @property
     def sees_each_preceding(self) -> bool:
-        """Whether each of the `offset` sentences before, of the sequence itself, is attended to separately."""
+        """True if each of the `offset` sentences before, of the sequence itself, is attended to separately."""
         return self.memory == "self" and self.extent == "neighbour"
 
     @property
@@ -136,10 +136,10 @@ class ContextSpec:
 
     @property
     def reads_instances(self) -> bool:
-        """Whether a sentence is read with as many others as an instance has."""
+        """True if a sentence is read with as many others as an instance has."""
         return self.sentences is None and not self.source_context and not self.target_context
 
     @property
     def reads_context(self) -> bool:
-        """Whether a sentence is read with others of its document."""
+        """True if a sentence is read with others of its document."""
         return self.sentences != 1 or self.source_context > 0 or self.target_context > 0

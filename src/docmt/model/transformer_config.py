@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from docmt.core.settings import MANY, OptionError, ranged
+from docmt.core.settings import MANY, Excludes, Needs, OptionError, ranged
 
 # Width, feed-forward width, heads, layers of each stack (Bao et al. 2021: base and large in section 4 and Table 7).
 PRESETS: dict[str, dict[str, int]] = {
@@ -43,6 +43,11 @@ class Linear:
     """initial bias of these gates (at 2, 88 % of the state remains)"""
     rescale_keys: bool = True
     """weight source keys by their norm"""
+
+    option_rules = (
+        *(Needs(name, "gate") for name in ("gate_per", "gate_bias")),
+        *(Excludes(name, "feature_map learned") for name in ("feature_sampling", "temperature_per")),
+    )
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,10 @@ class TransformerConfig:
 
     linear: Linear = field(default_factory=Linear)
     """linear attention, in systems that support it"""
+
+    option_rules = tuple(
+        Needs(name, "position_encoding relative") for name in ("relative_buckets", "relative_distance")
+    )
 
     def check_sizes(self) -> None:
         """Raise OptionError for incompatible sizes, after sizes of 0 are resolved."""

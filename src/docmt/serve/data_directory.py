@@ -17,7 +17,7 @@ _VERSION = 1
 _DATABASES = (
     f"{name}.sqlite{end}" for name in ("keys", "jobs", "glossaries") for end in ("", "-wal", "-shm", "-journal")
 )
-_NAMES = frozenset((*_DATABASES, LOCK_FILE, "spool", "uploads"))
+_NAMES = frozenset((*_DATABASES, LOCK_FILE, "spool", "uploads", "usage.json", "usage.partial"))
 """Files and folders of the service."""
 _FOLDERS = re.compile(r"(?<![\w/:.])/(?:{word}(?: {word}){{0,3}}/)+".format(word=r"[^\s/'\",;:()]+"))
 

@@ -189,7 +189,7 @@ async def list_memories(request: Request) -> Response:
 
 
 async def show_usage(request: Request) -> Response:
-    """Return the characters that the key has sent since the server started."""
+    """Return the characters that the key has sent."""
     state = get_state(request)
     owner = state.find_owner(request, status=_FORBIDDEN)
     return JSONResponse({"character_count": state.characters[owner], "character_limit": _NO_LIMIT})

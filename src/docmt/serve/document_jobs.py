@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from docmt.core.errors import DocmtError
@@ -36,7 +35,7 @@ from docmt.serve.job_store import (
 )
 from docmt.serve.job_terms import TermRequest, list_lacking
 from docmt.serve.job_translation import check_pairs, choose_lane, translate_job
-from docmt.serve.loaded_jobs import DocumentNotReady, LoadedJob, LoadedJobs
+from docmt.serve.loaded_jobs import DocumentChanged, DocumentNotReady, LoadedJob, LoadedJobs
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
 if TYPE_CHECKING:
@@ -54,7 +53,9 @@ _MAX_CRASHES = 2
 """Processes in succession that may die at the same place of a job."""
 _SUSPECT_SECONDS = 10.0
 """From the start until such a job is tried again: a server that is killed before dies of something else."""
-_ANY_VERSION: Mapping[int, int] = MappingProxyType({})
+Versions = Mapping[int, int]
+"""See `JobJournal.versions`."""
+_ANY: Versions = {}
 _CRASHED = "the server died twice while it translated this document. Split it, or send it again."
 
 
@@ -111,7 +112,8 @@ class DocumentJobs:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._jobs.close()
+        for _, job in self._jobs:
+            job.notify()
         with suppress(DocmtError):  # such as a full disk
             self._store.queue_running()
         self._store.close()
@@ -179,7 +181,7 @@ class DocumentJobs:
         """Return the number of characters of a source sentence. Raises DocmtError if it has no translation."""
         return len(self._jobs.open(id, owner).find_source(number))
 
-    def count_after(self, id: str, owner: str, number: int, versions: Mapping[int, int]) -> int:
+    def count_after(self, id: str, owner: str, number: int, versions: Versions) -> int:
         """Return the number of characters that an edit of a sentence translates again. Raises DocmtError as `edit`."""
         job = self._jobs.open(id, owner)
         job.find_source(number)
@@ -194,15 +196,10 @@ class DocumentJobs:
         """Return the number of jobs in each state that occurs."""
         return self._store.count_states()
 
-    def sentences(self, id: str, owner: str) -> list[dict[str, Any]]:
-        """Return all sentences, in order; see `JobJournal.describe`."""
+    def sentences(self, id: str, owner: str, numbers: Iterable[int] | None = None) -> list[dict[str, Any]]:
+        """Return sentences, by default all in order; see `JobJournal.describe`."""
         journal = self._jobs.open(id, owner).journal
-        return [journal.describe(number) for number in range(len(journal.sentences))]
-
-    def list_versions(self, id: str, owner: str, numbers: Iterable[int]) -> dict[int, int]:
-        """Return the versions of sentences, by number; see `JobJournal.versions`."""
-        journal = self._jobs.open(id, owner).journal
-        return {number: journal.versions[number] for number in numbers}
+        return list(map(journal.describe, range(len(journal.sentences)) if numbers is None else numbers))
 
     def last_event(self, id: str, owner: str) -> int:
         """Return the id of the last event of a document."""
@@ -237,12 +234,7 @@ class DocumentJobs:
             await changed.wait()
 
     async def edit(
-        self,
-        id: str,
-        owner: str,
-        targets: Mapping[int, str],
-        retranslate: bool,
-        versions: Mapping[int, int] = _ANY_VERSION,
+        self, id: str, owner: str, targets: Mapping[int, str], retranslate: bool, versions: Versions = _ANY
     ) -> JobRecord:
         """Replace translations by the user's. targets: by the number of the sentence, at least one.
 
@@ -258,7 +250,7 @@ class DocumentJobs:
         edits = list(zip(targets, targets.values(), findings, strict=True))
         return self._change(id, owner, {"edits": edits, "retranslate": retranslate}, versions)
 
-    async def restore(self, id: str, owner: str, number: int, versions: Mapping[int, int] = _ANY_VERSION) -> JobRecord:
+    async def restore(self, id: str, owner: str, number: int, versions: Versions = _ANY) -> JobRecord:
         """Give an edited sentence the machine's translation back. Raises DocmtError as `edit`, or for no edit."""
         job = self._jobs.open(id, owner)
         job.find_source(number)
@@ -282,28 +274,27 @@ class DocumentJobs:
             await job.changed.wait()
         return self.status(id, owner), await asyncio.to_thread(request.count_changes, reviews, job.journal)
 
-    async def confirm(
-        self, id: str, owner: str, number: int, confirmed: bool, versions: Mapping[int, int] = _ANY_VERSION
-    ) -> JobRecord:
+    async def confirm(self, id: str, owner: str, number: int, confirmed: bool, versions: Versions = _ANY) -> JobRecord:
         """Note that the user has read a sentence, so that it is not translated again; or take that back. See `edit`."""
         self._jobs.open(id, owner).find_source(number)
         return self._change(id, owner, {"confirm": number, "confirmed": confirmed}, versions)
 
-    async def undo(self, id: str, owner: str, last_change: int | None = None) -> JobRecord:
+    async def undo(self, id: str, owner: str, last_change: int = -1) -> JobRecord:
         """Take the last change of the user back, and what was translated again because of it.
 
-        last_change: the one that the user has seen (`JobJournal.last_change`). Raises DocumentChanged for another one.
+        last_change: the one that the user has seen (`JobJournal.last_change`); -1: any. Raises DocumentChanged for
+        another one.
         """
         job = self._jobs.open(id, owner)
-        if last_change is not None:
-            job.check_last_change(last_change)
+        if last_change not in (-1, job.journal.last_change):
+            message = "the document was changed meanwhile: look at the last change, and undo it with its number"
+            numbers = job.journal.changes[-1].replaced if job.journal.changes else ()
+            raise DocumentChanged(message, list(map(job.journal.describe, numbers)))
         if not job.journal.changes:
             raise DocumentNotReady("there is no change to undo")
         return self._change(id, owner, {"undo": True})
 
-    def _change(
-        self, id: str, owner: str, line: dict[str, Any], versions: Mapping[int, int] = _ANY_VERSION
-    ) -> JobRecord:
+    def _change(self, id: str, owner: str, line: dict[str, Any], versions: Versions = _ANY) -> JobRecord:
         """Write a change of the user to the journal. A job that has ended goes on if sentences are to be translated."""
         record = self._jobs.find(id, owner)
         job = self._jobs.load(record)

@@ -18,7 +18,7 @@ from docmt.core.errors import DocmtError, is_out_of_memory
 from docmt.core.progress import plain_progress
 from docmt.decoding import PartialTranslation, SearchConfig, Translation, Translator, WordLink
 from docmt.decoding.document_translator import DEFAULT_LANGUAGE, DocumentTranslator
-from docmt.decoding.search_steps import calling_between_steps
+from docmt.decoding.search_config import calling_between_steps
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
 from docmt.documents import Document

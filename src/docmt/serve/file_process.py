@@ -116,19 +116,20 @@ class FileProcess:
         records: Sequence[dict[str, Any]],
         format: str,
         reviewed: tuple[str, str] = ("", ""),
+        revision: str = "",
     ) -> None:
         """Write the translated file, its text, or both sides; or the changes of a reviewed XLIFF file.
 
         records: for each sentence its document, and target, score and links (see `FileTranslation.to_records`), or an
-        error. format: one of `RESULTS`, or changes. reviewed: path and name of that file. Raises DocmtError if
-        that fails.
+        error. format: one of `RESULTS`, or changes. reviewed: path and name of that file. revision: see
+        `write_xliff`. Raises DocmtError if that fails.
         """
         try:  # names that no process of an earlier server writes to
             with TemporaryDirectory(prefix=WORK_PREFIX, dir=output.parent, ignore_cleanup_errors=True) as folder:
                 lines, result = Path(folder, "records"), Path(folder, "result")
                 lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
                 task = self._make_task(source, result, facts, str(lines), format)
-                await self._run(replace(task, reviewed=reviewed[0], reviewed_name=reviewed[1]))
+                await self._run(replace(task, reviewed=reviewed[0], reviewed_name=reviewed[1], revision=revision))
                 if not result.is_file():
                     raise _damaged(facts.name)
                 result.replace(output)

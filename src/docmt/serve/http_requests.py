@@ -32,7 +32,6 @@ from docmt.core.settings import quote
 from docmt.serve.data_directory import hide_folders
 from docmt.serve.glossary_store import MAX_BYTES
 from docmt.serve.job_store import is_disk_full
-from docmt.serve.loaded_jobs import DocumentNotReady, NoSuchDocument
 
 _log = logging.getLogger(__name__)
 
@@ -65,17 +64,14 @@ _KINDS = {bool: "true or false", dict: "an object", list: "a list", type(None): 
 
 
 class RequestError(DocmtError):
-    """A request that is refused. status: of HTTP, 400 to 507. headers: of the answer. details: more of its fields."""
+    """A request that is refused. status: of HTTP, 400 to 507. headers: of the answer."""
 
-    def __init__(
-        self,
-        message: str,
-        status: int = 400,
-        headers: Mapping[str, str] | None = None,
-        details: Mapping[str, Any] | None = None,
-    ) -> None:
+    details: Mapping[str, Any] = {}
+    """other fields of the answer"""
+
+    def __init__(self, message: str, status: int = 400, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
-        self.status, self.headers, self.details = status, dict(headers or {}), dict(details or {})
+        self.status, self.headers = status, dict(headers or {})
 
 
 @dataclass(frozen=True)
@@ -464,9 +460,9 @@ def convert_error(error: DocmtError) -> RequestError:
         return RequestError(message, getattr(error, "status", 429), {"retry-after": str(max(1, round(seconds)))})
     if is_disk_full(error):
         return RequestError("the disk of the server is full: try again later, or tell who runs the server", 507)
-    statuses = {NoSuchDocument: 404, DocumentNotReady: 409}
-    status = getattr(error, "status", statuses.get(type(error), 422))
-    return RequestError(message, status, details=getattr(error, "details", None))
+    answer = RequestError(message, getattr(error, "status", 422))
+    answer.details = getattr(error, "details", {})
+    return answer
 
 
 def log_failure(error: BaseException, id: str) -> None:

@@ -79,6 +79,11 @@ class JobSentence:
     """whether it is to be translated, for the first time or again"""
 
     @property
+    def visible(self) -> tuple[object, ...]:
+        """Text and state, as a person sees them."""
+        return self.target, self.edited, self.confirmed, self.code_links
+
+    @property
     def is_fixed(self) -> bool:
         """Whether it is never translated again, as it is the user's."""
         return self.edited or self.confirmed
@@ -135,8 +140,7 @@ class JobJournal:
     ) -> None:
         """Read the journal, if it exists; an incomplete last line of a killed process is dropped.
 
-        languages: of the terms. events: read the state after so many events, to which nothing is added. Raises
-        DocmtError for a damaged journal.
+        languages: of the terms. events: see `read_earlier`. Raises DocmtError for a damaged journal.
         """
         self._path, self.contents, self._languages = path, contents, languages
         self.sources = [sentence for document in contents.documents for sentence in document.sentences]
@@ -178,6 +182,10 @@ class JobJournal:
                 self._apply(json.loads(line))
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise DocmtError("the journal of this document is damaged: translate it again") from error
+
+    def read_earlier(self, events: int) -> JobJournal:
+        """Return the state after so many events, to which nothing is added."""
+        return JobJournal(self._path, self.contents, self._languages, events)
 
     def append(self, line: dict[str, Any]) -> None:
         """Write a line, synced to the disk, and apply it. Raises DocmtError if it cannot be written."""
@@ -318,9 +326,7 @@ class JobJournal:
 
     def _replace(self, number: int, sentence: JobSentence) -> None:
         """Give a sentence another state. It is another version if a person sees a difference."""
-        states = self.sentences[number], sentence
-        old, new = ((each.target, each.edited, each.confirmed, each.code_links) for each in states)
-        self.versions[number] += old != new
+        self.versions[number] += self.sentences[number].visible != sentence.visible
         self.sentences[number] = sentence
         self.events.append(number)
         self._latest[number] = len(self.events)

@@ -11,6 +11,7 @@ from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
 from docmt.decoding.translation_results import PartialTranslation, TermUse, WordLink
 from docmt.documents import ParallelDocument
+from docmt.engines.sentence_requests import UntranslatedSentence
 from docmt.formats.language_codes import primary_language
 from docmt.serve.engine import Engine, Overloaded
 from docmt.serve.job_journal import JobJournal, Links, TranslationPlan
@@ -165,6 +166,8 @@ async def search_terms(engine: Engine, facts: JobFacts, journal: JobJournal, ter
         if (new := found.get(number - shift - first)) is not None:
             row = {"number": number, "target": new.target, "tokens": new.tokens, "warnings": old.warnings}
             row |= {"score": round(float(new.score), _DIGITS), "terms": describe_uses(new.terms)}
+            if new.engine:
+                row |= {"engine": asdict(new.engine), "score": row["score"] if new.has_score else None}
             if new.target == old.target:
                 row |= {"score": old.score, "match": old.match, "links": old.links}
             rows.append(row)
@@ -176,7 +179,10 @@ def _describe_sentences(part: PartialTranslation, first: int, journal: JobJourna
     """Return the values of each sentence of a part; first: number of the first one."""
     translation = part.translation
     if translation is None:
-        return [{"number": first + index, "error": str(part.error)} for index in range(len(part.source))]
+        rows = [{"number": first + index, "error": str(part.error)} for index in range(len(part.source))]
+        if isinstance(part.error, UntranslatedSentence):
+            rows[0]["engine"] = asdict(part.error.engine)
+        return rows
     rows = []
     for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
         row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}

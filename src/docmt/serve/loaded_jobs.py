@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -21,9 +21,13 @@ _MAX_IDLE = 16
 class NoSuchDocument(DocmtError):  # noqa: N818 - as HTTP calls it
     """There is no document of this id for this owner."""
 
+    status = 404
+
 
 class DocumentNotReady(DocmtError):  # noqa: N818 - a state, not a fault
     """The document is not in a state for this."""
+
+    status = 409
 
 
 class DocumentChanged(DocmtError):  # noqa: N818 - a state, not a fault
@@ -71,17 +75,7 @@ class LoadedJob:
         if late:
             names = f"sentence {late[0]} was" if len(late) == 1 else f"{len(late)} of {len(versions)} sentences were"
             advice = "look at the present translation, and send the change again with its version"
-            raise DocumentChanged(f"{names} changed meanwhile: {advice}", self._describe(late))
-
-    def check_last_change(self, line: int) -> None:
-        """Raise DocumentChanged unless the change at a line of the journal would be undone next."""
-        if line != self.journal.last_change:
-            numbers = self.journal.changes[-1].replaced if self.journal.changes else ()
-            message = "the document was changed meanwhile: look at the last change, and undo it with its number"
-            raise DocumentChanged(message, self._describe(numbers))
-
-    def _describe(self, numbers: Iterable[int]) -> list[dict[str, Any]]:
-        return list(map(self.journal.describe, numbers))
+            raise DocumentChanged(f"{names} changed meanwhile: {advice}", list(map(self.journal.describe, late)))
 
 
 class LoadedJobs:
@@ -134,9 +128,3 @@ class LoadedJobs:
         """Forget a job that was deleted, and wake those who wait for it."""
         if (job := self._loaded.pop(id, None)) is not None:
             job.notify()
-
-    def close(self) -> None:
-        """Wake all that wait, at the end of the service."""
-        for job in self._loaded.values():
-            job.notify()
-        self._recent.clear()

@@ -7,6 +7,7 @@ import json
 import re
 import secrets
 import shutil
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
@@ -23,6 +24,7 @@ from docmt.core.files import write_error
 from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
+from docmt.serve.connections import max_connections
 from docmt.serve.file_process import RESULTS
 from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
@@ -344,14 +346,14 @@ async def edit_sentences(request: Request) -> Response:
 
 def _read_version(request: Request, values: RequestValues) -> dict[int, int]:
     """Return the version that the client has seen of the sentence in the path, by its number; or nothing."""
-    has_version = values.fields.get("version") is not None
-    return {_number(request): values.whole("version", 0, _MAX_VERSION)} if has_version else {}
+    version = values.whole("version", 0, _MAX_VERSION, -1)
+    return {} if version < 0 else {_number(request): version}
 
 
 def _answer_change(request: Request, status: JobRecord, numbers: Iterable[int]) -> Response:
-    """Return the state of a document, and the versions of sentences after a change."""
+    """Return the state of a document, and sentences after a change of the user."""
     state, owner, id = _identify(request)
-    return JSONResponse(status.to_json() | {"versions": state.jobs.list_versions(id, owner, numbers)})
+    return JSONResponse(status.to_json() | {"updated": state.jobs.sentences(id, owner, numbers)})
 
 
 async def _edit(request: Request, targets: dict[int, str], retranslate: bool, versions: dict[int, int]) -> Response:
@@ -379,9 +381,7 @@ async def undo_change(request: Request) -> Response:
     state, owner, id = _identify(request)
     values = await read_values(request, state.config.max_body_bytes)
     values.check_names("last_change")
-    has_change = values.fields.get("last_change") is not None
-    last_change = values.whole("last_change", 0, _MAX_VERSION) if has_change else None
-    return JSONResponse((await state.jobs.undo(id, owner, last_change)).to_json())
+    return JSONResponse((await state.jobs.undo(id, owner, values.whole("last_change", 0, _MAX_VERSION, -1))).to_json())
 
 
 async def use_terms(request: Request) -> Response:
@@ -492,36 +492,42 @@ def _read_number(text: str) -> int:
 async def stream_events(request: Request) -> Response:
     """Stream the changes of a document. `Last-Event-ID`, or `after` in the query, is the last event that was seen.
 
-    With `stay` in the query, the stream goes on after the end of the translation.
+    With `stay` in the query, the stream goes on after the end of the translation, unless half of the connections do.
     """
     state, owner, id = _identify(request)
     seen = request.headers.get("last-event-id") or request.query_params.get("after", "0")
     after = int(seen) if seen.isascii() and seen.isdecimal() and len(seen) < 13 else 0
     state.jobs.status(id, owner)  # a document that is not there is refused before the stream begins
-    stay = RequestValues(request.query_params).switch("stay")
+    stay = RequestValues(request.query_params).switch("stay") and state.staying < max_connections() // 2
     events = state.jobs.events(id, owner, after, stay)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    stream = _format_events(events, state)
+    stream = _format_events(request, events, stay)
     return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
 
 
-async def _format_events(events: AsyncIterator[JobEvent], state: ServiceState) -> AsyncIterator[str]:
-    """Yield events as text, and a comment in between if there are none for a while."""
+async def _format_events(request: Request, events: AsyncIterator[JobEvent], stay: bool) -> AsyncIterator[str]:
+    """Yield events as text, and a comment in between if there are none for a while. A key that is revoked ends them."""
+    state, checked = get_state(request), time.monotonic()
     stopping: asyncio.Future[Any] = asyncio.ensure_future(state.stopping.wait())
     coming: asyncio.Future[Any] = asyncio.ensure_future(anext(events))
+    state.staying += stay
     try:
         while not state.stopping.is_set():
             seconds = state.config.heartbeat_seconds
             await asyncio.wait({coming, stopping}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if time.monotonic() - checked >= seconds:
+                checked = time.monotonic()
+                state.find_owner(request)
             if coming.done():
                 event: JobEvent = coming.result()
                 coming = asyncio.ensure_future(anext(events))
                 yield f"id: {event.id}\nevent: {event.name}\ndata: {json.dumps(event.data)}\n\n"
             else:
                 yield ": still here\n\n"
-    except StopAsyncIteration:
+    except (StopAsyncIteration, RequestError):
         return
     finally:
+        state.staying -= stay
         stopping.cancel()
         coming.cancel()
         await asyncio.gather(stopping, coming, return_exceptions=True)

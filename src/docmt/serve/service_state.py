@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,7 +90,9 @@ class ServiceState:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """set when the server stops, so that streams end"""
     characters: Counter[str] = field(default_factory=Counter)
-    """of texts since the start, by owner"""
+    """of texts, by owner, also before a restart"""
+    staying: int = 0
+    """streams of events that go on after the end of their document"""
     arriving: Counter[str] = field(default_factory=Counter)
     """documents that are not jobs yet, by owner"""
     downloads: dict[str, str] = field(default_factory=dict)
@@ -98,6 +101,9 @@ class ServiceState:
     def __post_init__(self) -> None:
         self.metrics = ServiceMetrics(self._read_gauges)
         self._has_keys = False
+        self._usage, self._partial = (self.uploads.parent / f"usage.{end}" for end in ("json", "partial"))
+        with suppress(OSError, ValueError):  # there is none, or a power failure has left a part
+            self.characters.update(json.loads(self._usage.read_bytes()))
 
     def has_keys(self) -> bool:
         """Return whether clients need a key: from the first one on, also after the last one was revoked."""
@@ -148,6 +154,10 @@ class ServiceState:
             self.keys.take_characters(key, size)
         self.characters[key.id if key else ""] += size
         self.metrics.count_characters(size)
+        if size:
+            with suppress(OSError):  # such as a full disk; not synced, as it is written for each text
+                self._partial.write_text(json.dumps(self.characters))
+                self._partial.replace(self._usage)
 
     def check_upload(self, request: Request) -> None:
         """Check what is known of a file before it is read. See `check_file`."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import product
 from typing import Literal, NamedTuple
 
 from docmt.core.errors import DocmtError
@@ -22,8 +23,8 @@ COLUMNS = ("source", "target", "source_lang", "target_lang", "forbidden", "keep"
 _NAMES = {
     "source": "source src sl from sourceterm sourcetext original term begriff quelle quellterm ausgangsterm "
     "terme termesource término termine termo origen",
-    "target": "target tgt tl dst to targetterm targettext translation translations targets übersetzung ziel zielterm "
-    "traduction cible termecible traducción traduzione tradução vertaling",
+    "target": "target tgt tl dst to targetterm targettext translation translations targets übersetzung übersetzungen "
+    "ziel zielterm traduction traductions cible termecible traducción traduzione tradução vertaling",
     "source_lang": "sourcelang sourcelanguage srclang srclanguage srclng sourcelng languesource quellsprache",
     "target_lang": "targetlang targetlanguage tgtlang tgtlanguage tgtlng targetlng dstlang dstlng languecible "
     "zielsprache",
@@ -34,8 +35,8 @@ _NAMES = {
     "case": "case casesensitive matchcase casesensitivity casse respecterlacasse grosskleinschreibung",
     "note": "note notes comment comments description definition context example explanation bemerkung anmerkung "
     "kommentar kontext commentaire remarque définition contexte nota comentario",
-    "ignored": "relevance id termid entryid conceptid subject domain domaine sachgebiet partofspeech pos author "
-    "creator created date",
+    "ignored": "nr num number numéro numero número nummer relevance id termid entryid conceptid subject domain domaine "
+    "sachgebiet partofspeech pos author creator created date",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 _YES = frozenset(["yes", "y", "true", "1", "x", "oui", "ja", "sí", "sim"])
@@ -51,6 +52,10 @@ _SAMPLE = 100_000
 """Characters from which the separator is found."""
 _LANGUAGE_SHARE = 0.9
 """Of the cells of a column without a name, if it holds languages."""
+_NUMBERED = re.compile(r"\W*[^\W\d_]{0,3}\W*\d[\d\W]*")
+"""A cell of a column that counts rows, whose name may look like a language: No, Nr."""
+_SEVERAL = re.compile(r"(?i)translations|targets|traductions|übersetzungen")
+"""Names of columns with several translations in a cell, also with semicolons between them."""
 _GUARD = re.compile(r"'[=+\-@]")
 
 
@@ -134,6 +139,13 @@ def read_table(text: str, path: str) -> EntryFile:
         line, head = rows.pop(0)
         unused = [cell for cell, role in zip(head, roles, strict=True) if not role and cell.strip()]
         file.remarks += [(line, f"the column {name!r} is not used") for name in unused]
+        roles = [
+            "ignored" if role.startswith(":") and _counts_rows(rows, column) else role
+            for column, role in enumerate(roles)
+        ]
+        several = [column for column, cell in enumerate(head) if _SEVERAL.search(cell) and roles[column] == "target"]
+        for column, (_, cells) in product(several, rows):
+            cells[column : column + 1] = [cell.replace(";", ALTERNATIVES) for cell in cells[column : column + 1]]
     read = _read_row if "source" in roles else _read_concept
     notes = [column for column, role in enumerate(roles) if role == "note"]
     guarded = _GUARD.search(text)
@@ -144,9 +156,17 @@ def read_table(text: str, path: str) -> EntryFile:
         cells += [""] * (len(roles) - len(cells))
         note = " ".join(cells[column] for column in notes)
         file.entries.append(read(line, dict(zip(roles, cells, strict=False)), note))
+        if any("; " in cell for cell, role in zip(cells, roles, strict=False) if role == "target" or role[:1] == ":"):
+            file.remarks.append((line, f"has a semicolon in a term: write {ALTERNATIVES} between several translations"))
         if guarded and any(map(_GUARD.match, cells)):
             file.remarks.append((line, "begins with an apostrophe, which a spreadsheet may have added; it is kept"))
     return file
+
+
+def _counts_rows(rows: Sequence[tuple[int, list[str]]], column: int) -> bool:
+    """Return whether a column has numbers in place of terms."""
+    cells = [cells[column] for _, cells in rows if column < len(cells) and cells[column].strip()]
+    return bool(cells) and all(map(_NUMBERED.fullmatch, cells))
 
 
 def _count_titles(rows: Sequence[tuple[int, list[str]]]) -> int:
@@ -214,7 +234,8 @@ def _parse(text: str, separator: str, quoting: Literal[0, 3], path: str) -> Iter
 
 def _find_role(cell: str) -> str:
     """Return the role of a column by its name; empty if that is not known."""
-    return _ROLES.get(re.sub(r"[\W_]+", "", cell.casefold()), "")
+    name = re.sub(r"[\W_]+", "", cell.casefold())
+    return _ROLES.get(name, "") if name or not cell.strip() else "ignored"  # such as #
 
 
 def _read_header(cells: Sequence[str]) -> list[str] | None:

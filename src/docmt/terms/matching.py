@@ -175,12 +175,11 @@ class TermMatcher:
         """Return an empty match for a term that has only forbidden translations, none of which stands there."""
         return Match((0, 0), True) if not term.targets and self.find_forbidden(term, target) is None else None
 
-    def find_forbidden(self, term: Term, target: str) -> Span | None:
-        """Return where a forbidden translation of a term stands."""
-        for forbidden in term.forbidden:
-            for span in self.list_places(term, forbidden, target):
-                return span
-        return None
+    def find_forbidden(self, term: Term, target: str, matches: Sequence[Match | None] = ()) -> Span | None:
+        """Return where a forbidden translation of a term stands, if it does. matches: what is allowed there."""
+        places = (span for text in term.forbidden for span in self.list_places(term, text, target))
+        allowed = [match.span for match in matches if match]
+        return next((span for span in places if all(span[1] <= a or b <= span[0] for a, b in allowed)), None)
 
     def list_places(self, term: Term, text: str, target: str, exact: bool = False) -> list[Span]:
         """Return where one of the texts of a term stands in a translation. exact: only as it is written."""

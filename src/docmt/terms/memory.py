@@ -17,6 +17,7 @@ from docmt.core.files import json_checksum
 from docmt.core.plain_text import decode_utf8, read_bytes
 from docmt.documents import Document, read_input
 from docmt.documents.input_formats import FORMATS, find_format, has_jsonl_name
+from docmt.documents.protected_text import find_protected
 from docmt.documents.words import find_words, has_words, normalize_characters
 from docmt.formats.language_codes import format_language_tag, language_distance
 from docmt.formats.marked_text import fill, join_spaces, mark_pair, show
@@ -48,6 +49,10 @@ _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
 _BREAKS = re.compile(r"\n"), re.compile(r"\n\s*\n")
 """What separates paragraphs of text, without and with joined lines."""
+_TRIMMED = "\ufdd4"
+"""Begins the key of a sentence without placeholders at its ends, for files that have these as codes."""
+_MAY_HOLD = re.compile(r"[%{$]")
+"""Signs of a placeholder."""
 _KEYED = ("json", "strings")
 """Formats whose texts have keys, in any order."""
 _SINGLE = ("ph", "it", "ut", "x")
@@ -193,10 +198,11 @@ class Memory:
         entries = defaultdict[str, dict[_Entry, None]](dict)  # each once
         for source, target, rank, date in segments:
             marked = None if rank is None else mark_pair(source, target)
-            key = make_key(source[0].text[source[1] : source[2]] if marked is None else marked[0])
-            if marked is not None and key and marked[1].strip():
-                entries[key][_Entry(join_spaces(marked[1]), previous, rank or 0, date)] = None
-            previous = key
+            trimmed = _trim(*marked) if marked else None
+            for mark, pair in ("", marked), (_TRIMMED, trimmed if trimmed != marked else None):
+                if pair and (key := make_key(pair[0])) and pair[1].strip():
+                    entries[mark + key][_Entry(join_spaces(pair[1]), previous, rank or 0, date)] = None
+            previous = make_key(marked[0] if marked else source[0].text[source[1] : source[2]])
         new = Memory(self.languages, {key: list(each) for key, each in entries.items()})
         return self.join(new) if self.entries else new
 
@@ -215,7 +221,8 @@ class Memory:
         keys = ["", *(make_key(show(each)) for each in marked)]
         matches = {}
         for number, (previous, key) in enumerate(pairwise(keys)):
-            if not (entries := self.entries.get(key)):
+            entries = self.entries.get(key) or (self.entries.get(_TRIMMED + key) if document.marked else None)
+            if not entries:
                 continue
             in_context = [each for each in entries if each.previous == previous]
             best = max((each.rank, each.date) for each in in_context or entries)
@@ -229,6 +236,17 @@ class Memory:
             elif filled := fill(marked[number], *targets.values()):
                 matches[number] = MemoryMatch("context" if in_context else "exact", *filled)
         return matches
+
+
+def _trim(source: str, target: str) -> tuple[str, str]:
+    """Return a pair without the placeholders that both have at the same end: to a file of messages these are codes."""
+    if _MAY_HOLD.search(source):
+        texts = [source[slice(*each.span)] for each in find_protected(source) if each.kind == "placeholder"]
+        if texts and source.startswith(texts[0]) and target.startswith(texts[0]):
+            source, target = (each.removeprefix(texts[0]).lstrip() for each in (source, target))
+        if texts and source.endswith(texts[-1]) and target.endswith(texts[-1]):
+            source, target = (each.removesuffix(texts[-1]).rstrip() for each in (source, target))
+    return source, target
 
 
 def _read_version(
@@ -329,18 +347,20 @@ def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:
     if b"tmx" not in data[:4096].replace(b"\0", b"").lower():
         raise DocmtError(f"{path} is neither TMX nor XLIFF: export the memory as one of them")
     for _, unit in iterate_xml(data, path, ("tmx",), ("tu",)):
-        variants = [
-            (code, each, segment)
-            for each in unit.iterfind("{*}tuv")
-            for segment in each.iterfind("{*}seg")
-            if (code := find_language_of(each))
-        ]
-        texts = [(code, _read_segment(segment)) for code, _, segment in variants]
-        elements = [unit, *(each for _, each, _ in variants)]
-        dates = [each.get(name) for name in ("changedate", "creationdate") for each in elements]
-        states = [each.text or "" for each in unit.iter("{*}prop") if _STATES.fullmatch(each.get("type") or "")]
-        states += [each.get(name) or "" for name in ("creationid", "changeid") for each in elements]
-        yield _Variants(texts, _rank(frozenset(states)), max(filter(None, dates), default=""))
+        by_code = defaultdict[str, list[tuple[Any, Any]]](list)
+        for each in unit.iterfind("{*}tuv"):
+            if code := find_language_of(each):
+                by_code[code] += [(each, segment) for segment in each.iterfind("{*}seg")]
+        # A language with several texts: each is one translation.
+        for number in range(max(map(len, by_code.values()), default=0)):
+            variants = [(code, *each[min(number, len(each) - 1)]) for code, each in by_code.items() if each]
+            texts = [(code, _read_segment(segment)) for code, _, segment in variants]
+            elements = [unit, *(each for _, each, _ in variants)]
+            dates = [each.get(name) for name in ("changedate", "creationdate") for each in elements]
+            notes = [note for each in elements for note in each.iterfind("{*}prop")]
+            states = [each.text or "" for each in notes if _STATES.fullmatch(each.get("type") or "")]
+            states += [each.get(name) or "" for name in ("creationid", "changeid") for each in elements]
+            yield _Variants(texts, _rank(frozenset(states)), max(filter(None, dates), default=""))
 
 
 def _read_segment(segment: Any) -> Unit:

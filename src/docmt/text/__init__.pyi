@@ -1,5 +1,5 @@
 from .bpe import BpeTokenizer as BpeTokenizer
-from .moses import MosesBpeTokenizer as MosesBpeTokenizer
+from .bpe import MosesBpeTokenizer as MosesBpeTokenizer
 from .pretrained import PretrainedTokenizer as PretrainedTokenizer
 from .sentencepiece_tokenizer import SentencePieceTokenizer as SentencePieceTokenizer
 from .tokenizer import Side as Side

@@ -402,18 +402,13 @@ _BATCH_SENTENCES = 10_000
 """Number of sentences that are split at once."""
 
 
-def restrict_vocabulary(
-    tokenizer: PretrainedTokenizer, sentences: Iterable[SideSentence], extra_symbols: Collection[str] | None = None
-) -> PretrainedTokenizer:
-    """Return a tokenizer with only the tokens of these sentences, single characters, bytes and extra symbols.
+def restrict_vocabulary(tokenizer: PretrainedTokenizer, sentences: Iterable[SideSentence]) -> PretrainedTokenizer:
+    """Return a tokenizer with only the tokens of these sentences, single characters, bytes and all language marks.
 
-    extra_symbols: by default all language marks. Other text becomes smaller pieces, bytes or <unk>. `rows` of the
-    result are the embedding rows to keep. Raises DocmtError for an unknown symbol and for lone surrogates.
+    Other text becomes smaller pieces, bytes or <unk>. `rows` of the result are the embedding rows to keep. Raises
+    DocmtError for lone surrogates.
     """
-    marks = set(tokenizer.language_marks().values() if extra_symbols is None else extra_symbols)
-    symbols = {side: set(tokenizer.vocabularies[side].symbols) for side in SIDES}
-    if unknown := marks - symbols["source"] - symbols["target"]:
-        raise DocmtError(f"the tokenizer has no symbol {min(unknown)!r}. Name one of its vocabulary")
+    marks = set(tokenizer.language_marks().values())
     used = _collect_pieces(tokenizer, sentences)
     required = {side: tokenizer.subword_models[side].add_required(used[side] | marks) for side in SIDES}
     pruned = {side: tokenizer.subword_models[side].restrict(required[side]) for side in SIDES}
@@ -421,8 +416,7 @@ def restrict_vocabulary(
         required["source"] = required["target"] = required["source"] | required["target"]
     vocabularies = {side: _restrict_rows(tokenizer.vocabularies[side], required[side] | marks) for side in SIDES}
     models = {side: type(tokenizer.subword_models[side])(pruned[side], vocabularies[side].word_ids()) for side in SIDES}
-    languages = {code: mark for code, mark in tokenizer.language_marks().items() if mark in marks}
-    return PretrainedTokenizer(vocabularies, models, languages, tokenizer.clean_up)
+    return PretrainedTokenizer(vocabularies, models, tokenizer.language_marks(), tokenizer.clean_up)
 
 
 def _collect_pieces(tokenizer: PretrainedTokenizer, sentences: Iterable[SideSentence]) -> dict[Side, set[str]]:

@@ -9,8 +9,7 @@ from typing import ClassVar, Self
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_converted, checksum_error, file_checksum, parse_json, read_bytes, stored_checksums
-from docmt.text.bpe import BpeTokenizer
-from docmt.text.moses import MosesBpeTokenizer
+from docmt.text.bpe import BpeTokenizer, MosesBpeTokenizer
 from docmt.text.pretrained import PretrainedTokenizer
 from docmt.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from docmt.text.tokenizer import CONFIG_FILE, SIDES, Languages, Sentences, Side, SpecialTokens, Tokenizer, check_side

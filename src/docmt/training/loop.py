@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from docmt.checkpoint.averaging import average_weights, select_updates
 from docmt.checkpoint.model_directory import (
     check_drafter,
     describe_model,
@@ -25,7 +24,7 @@ from docmt.checkpoint.model_directory import (
     load_model_config,
     save_model,
 )
-from docmt.checkpoint.weights import WEIGHTS_FILE, check_shapes, load_weights, read_shapes
+from docmt.checkpoint.weights import WEIGHTS_FILE, average_weights, check_shapes, load_weights, read_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
@@ -50,7 +49,6 @@ from docmt.training.distributed import (
     watch_processes,
 )
 from docmt.training.finetune import adopt_architecture, check_explicit_settings, initialize_from
-from docmt.training.memory import choose_strategy
 from docmt.training.objective import find_word_tokens
 from docmt.training.optimizer import Updater, derive_seed
 from docmt.training.reporting import RecentUpdates, TensorBoardLogger, build_card, describe_start, estimate_eta
@@ -60,10 +58,11 @@ from docmt.training.run_directory import (
     TrainingState,
     read_state,
     save_checkpoint,
+    select_updates,
     write_state,
 )
 from docmt.training.train_config import TrainConfig
-from docmt.training.trained_weights import has_shards, is_sharded, local, save_shards
+from docmt.training.trained_weights import choose_strategy, has_shards, is_sharded, local, save_shards
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config, prefetch, select_direction
 from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss, plain_loss
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +15,6 @@ from typing import Any, Literal
 import yaml
 from torch import Tensor
 
-from docmt.checkpoint.averaging import select_updates
 from docmt.checkpoint.model_directory import DRAFTER_FOLDER, RUN_CHECKPOINTS, RUN_MODEL, RUN_RECIPE, copy_model
 from docmt.checkpoint.weights import STATE_FILE, save_tensors
 from docmt.core.errors import DocmtError, printable
@@ -398,3 +397,15 @@ def select_snapshots(run: Path, criterion: Literal["last", "best"], count: int) 
         )
     selected = select_updates(state.snapshots, criterion, count, state.best.higher_is_better)
     return [directory.snapshot_path(update) for update, _ in selected]
+
+
+def select_updates(
+    scores: Sequence[tuple[int, float]], policy: Literal["none", "last", "best"], count: int, higher_is_better: bool
+) -> list[tuple[int, float]]:
+    """Return the (update, score) pairs, in order of time, whose weights belong to the average so far."""
+    if policy == "none":
+        return []
+    if policy == "last":
+        return list(scores[-count:])
+    ranked = sorted(scores, key=lambda pair: -pair[1] if higher_is_better else pair[1])
+    return sorted(ranked[:count])

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, Needs, build, check_fields, check_number, option, quote, ranged, to_mapping
+from docmt.core.settings import MANY, Excludes, Needs, build, check_fields, check_number, quote, ranged, to_mapping
 from docmt.core.settings import first_difference as first_settings_difference
 from docmt.model import ModelConfig
 
 _NO_START = "is set but {} is not: name the model to start from"
+_FROZEN = "has no effect on frozen weights: leave it out, or do without {}"
 _NO_ADAPTERS = "is set but {} is 0: choose a rank, or leave it out"
 
 
@@ -42,7 +43,7 @@ class ObjectiveConfig:
     """probability that a word of source or decoder input becomes <mask>"""
     word_dropout_epochs: int = ranged(0, 0, MANY)
     """number of first epochs with word dropout"""
-    weighted_words: list[str] = option([], metavar="WORD")
+    weighted_words: list[str] = field(default_factory=list, metadata={"metavar": "WORD"})
     """target words, in any case and one token each, whose loss counts `word_weight` times"""
     word_weight: float = ranged(2.0, 0, 1000)
     """weight of the loss of `weighted_words`; that of the other words is 1"""
@@ -252,16 +253,19 @@ class TrainConfig:
         Needs("freeze", "initialize_from", _NO_START),
         Needs("optimizer.pretrained_lr_scale", "initialize_from", _NO_START),
         Needs("initialize_reverse_from", "initialize_from", _NO_START),
+        Needs("cpu_offload", "strategy fsdp"),
+        Excludes("freeze", "adapters.rank", "is set, but so is {}, which freezes all loaded weights: leave one out"),
+        Excludes("optimizer.pretrained_lr_scale", "adapters.rank", _FROZEN),
+        Excludes("optimizer.pretrained_lr_scale", "freeze pretrained", _FROZEN),
     )
 
     def __post_init__(self) -> None:
         check_fields(self, "")
         system, drafts = self.model.system, self.model.system_options.context_spec().drafts
-        start_setting, freezes = self.model.system_options.initialization_setting, self.freeze_patterns
+        start_setting = self.model.system_options.initialization_setting
+        self.freeze_patterns  # noqa: B018 - raises for malformed ones
         if start_setting and self.initialize_from is None:
             raise DocmtError(f"{start_setting} {_NO_START.format('initialize_from')}")
-        if self.cpu_offload and self.strategy != "fsdp":
-            raise DocmtError(f"cpu_offload is true, but strategy is {self.strategy}: choose fsdp (on GPUs), or false")
         if self.reverse and drafts:
             raise DocmtError(
                 f"reverse is true, but the {system} system reads drafts, which are translations of the store's source: "
@@ -269,16 +273,6 @@ class TrainConfig:
             )
         if self.drafter is not None and not drafts:
             raise DocmtError(f"drafter is set, but the {system} system reads no drafts: leave it out")
-        if self.adapters.rank and freezes:
-            raise DocmtError(
-                f"freeze is {quote(self.freeze)}, but adapters.rank is {self.adapters.rank}, which freezes all "
-                "loaded weights: leave one of them out"
-            )
-        if (self.adapters.rank or freezes == ["pretrained"]) and self.optimizer.pretrained_lr_scale != 1:
-            alternative = "do without adapters" if self.adapters.rank else "freeze none"
-            raise DocmtError(
-                f"optimizer.pretrained_lr_scale has no effect on frozen weights: leave it out, or {alternative}"
-            )
 
     @property
     def freeze_patterns(self) -> list[str]:

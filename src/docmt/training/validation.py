@@ -1,4 +1,4 @@
-"""What the dev split tells: loss, document BLEU of translations, and the decoder layer that aligns words best.
+"""Measures of the dev split: loss, document BLEU of translations, and the decoder layer that aligns words best.
 
 The layer is chosen without alignments by people: it agrees best with IBM model 1.
 """

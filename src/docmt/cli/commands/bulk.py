@@ -141,7 +141,7 @@ def _parse_share(text: str) -> tuple[int, int]:
 
 def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     """Run workers as actors, whose working directories may differ from that of this process."""
-    from docmt.bulk.workers import run_actors
+    from docmt.bulk.worker import run_actors
 
     input = [str(Path(path).absolute()) for path in options.input]
     models = [str(Path(model).absolute()) if Path(model).exists() else model for model in options.model.split(",")]
@@ -151,11 +151,9 @@ def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
 
 def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     """Plan the job, if nobody has, and translate its shards. Return its status."""
-    from docmt.bulk.job_directory import JobDirectory, read_status
-    from docmt.bulk.shard_files import FileShards
-    from docmt.bulk.shard_rows import RowConfig
+    from docmt.bulk.job_directory import JobDirectory, read_status, sign_of_life
+    from docmt.bulk.shards import FileShards, RowConfig
     from docmt.bulk.worker import Worker, choose_kind, describe_input
-    from docmt.bulk.workers import sign_of_life
     from docmt.decoding.file_translation import FileConfig
 
     logging.getLogger("docmt.bulk").setLevel(logging.INFO)

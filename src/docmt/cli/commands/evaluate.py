@@ -39,6 +39,7 @@ from docmt.cli.model_arguments import (
     check_unique,
     is_model_path,
     load_engine,
+    log_use,
     read_languages,
     short_names,
 )
@@ -370,10 +371,10 @@ def _translate(command: EvaluateRun) -> None:
     for system in models:
         if several and is_terminal():
             _log.info(f"translating with {system.name}")
-        prefix = f"{system.name}: " if several else ""
-        names = [prefix + document_name(source, document) for document in command.corpus]
+        names = [f"{system.name}: " * several + document_name(source, document) for document in command.corpus]
         translator = load_engine(options, system.path)
         system.hypotheses = translate_corpus(translator, system, command.corpus, options.metrics.unit, names)
+        log_use(translator)
         if system.output:
             write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses))
 
@@ -381,14 +382,13 @@ def _translate(command: EvaluateRun) -> None:
 def cut_units(translator: Any, document: ParallelDocument) -> list[tuple[int, int]]:
     """Cut a document into instances as in training: ranges of sentences, the published units of d-BLEU."""
     sides = translator.encode(document.source, "source"), translator.encode(document.target, "target")
-    source_lengths, target_lengths = (list(map(len, side)) for side in sides)
     configs = [member.config for member in translator.models]
     limits = replace(
         configs[0],
         instance_tokens=min(config.instance_tokens for config in configs),
         instance_sentences=min(config.instance_sentences for config in configs),
     )
-    return cut_dbleu_units(limits, source_lengths, target_lengths, [0, len(document.source)])[0]
+    return cut_dbleu_units(limits, list(map(len, sides[0])), list(map(len, sides[1])), [0, len(document.source)])[0]
 
 
 def translate_corpus(

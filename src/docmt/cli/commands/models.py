@@ -387,7 +387,7 @@ def run_average(arguments: Sequence[str]) -> int:
     """Average several models and write the result as a model."""
     options = average_parser().parse(arguments)
     # imported here because torch loads slowly
-    from docmt.checkpoint.averaging import average_models
+    from docmt.checkpoint.model_directory import average_models
     from docmt.training.run_directory import select_snapshots
 
     models = [Path(model) for model in options.models]

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.model_arguments import SearchOptions, TermOptions, load_engine, read_languages
+from docmt.cli.model_arguments import SearchOptions, TermOptions, load_engine, log_use, read_languages
 from docmt.cli.options import Parser
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
 from docmt.core.errors import DocmtError, map_or_error
@@ -171,6 +171,7 @@ def run(arguments: Sequence[str]) -> int:
         written = _write(translator, writers, report, options.alignments)
     _report_skipped(files, options.report)
     status = report.log(len(outputs), written, "files", "translated")
+    log_use(translator)
     _log_partial(writers)
     if options.terms or options.consistent:
         report.log_terms(options.terms_report)

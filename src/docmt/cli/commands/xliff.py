@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.model_arguments import ProtectOptions, SearchOptions, load_engine
+from docmt.cli.model_arguments import ProtectOptions, SearchOptions, load_engine, log_use
 from docmt.cli.options import Parser
 from docmt.cli.output import Report
 from docmt.core.errors import DocmtError
@@ -85,6 +85,7 @@ def run_extract(arguments: Sequence[str]) -> int:
     report = Report()
     records = None if translator is None else _translate(translator, file, report)
     file.write_bilingual(options.output, None if records is None else file.translate_units(records))
+    log_use(translator)
     return report.log(1, 1, "files", "translated")
 
 

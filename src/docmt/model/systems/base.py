@@ -67,12 +67,12 @@ class System:
 
     @property
     def has_linear_attention(self) -> bool:
-        """Whether some attentions are linear."""
+        """True if some attentions are linear."""
         return False
 
     @property
     def splits_heads(self) -> bool:
-        """Whether attentions within sentences and over the document have half of the heads each."""
+        """True if attentions within sentences and over the document have half of the heads each."""
         return False
 
     def context_spec(self) -> ContextSpec:

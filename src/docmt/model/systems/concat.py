@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from docmt.core.errors import DocmtError
-from docmt.core.settings import ranged
+from docmt.core.settings import Excludes, ranged
 from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import DecodingOrder, Rules, System
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
     from docmt.model.builder import ModelBuilder
-    from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -63,6 +61,7 @@ class Concat(WholeDocument):
     """attention of the decoder; linear uses the options of model.linear"""
     padding_windows: bool = False
     """also train on shorter windows at the end of each document"""
+    option_rules = (Excludes("padding_windows", "sentences 1"), Excludes("padding_windows", "loss last"))
     # By value of `window_decoding`.
     decoding_orders: ClassVar[Mapping[str, DecodingOrder]] = {"last": "windows", "prefix": "sequential"}
     rules: ClassVar[Rules] = "frame"  # a window has as many target as source sentences
@@ -96,11 +95,3 @@ class Concat(WholeDocument):
     def context_spec(self) -> ContextSpec:
         """Return a window at every sentence."""
         return ContextSpec(sentences=self.sentences, windows=True, padding_windows=self.padding_windows)
-
-    def check(self, config: TransformerConfig) -> None:
-        """Raise DocmtError for padding windows that would repeat documents."""
-        if self.padding_windows and (self.sentences == 1 or self.loss == "last"):
-            raise DocmtError(
-                "model.concat.padding_windows needs model.concat.sentences above 1 and model.concat.loss all: set "
-                "both, or leave it out"
-            )

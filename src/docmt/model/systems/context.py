@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from docmt.core.errors import DocmtError
-from docmt.core.settings import ranged
+from docmt.core.settings import Needs, ranged
 from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import System
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.layers import Layer
     from docmt.model.spans import ModelInput
-    from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -46,17 +44,11 @@ class Context(System):
     fusion: Literal["identity", "published"] = "identity"
     """identity: starts equal to the sentence model; published: as in the paper"""
 
+    option_rules = (Needs("layers", "representation encoder"),)
+
     def context_spec(self) -> ContextSpec:
         """Return sentences with the k before them."""
         return ContextSpec(source_context=self.sentences, joined_context=True)
-
-    def check(self, config: TransformerConfig) -> None:
-        """Raise DocmtError for layers without a context encoder."""
-        if self.layers > 1 and self.representation != "encoder":
-            raise DocmtError(
-                f"model.context.layers is {self.layers}, but representation {self.representation} has no layers: leave "
-                "it out, or choose representation encoder"
-            )
 
     def build_encoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build layers of self-attention, context attention, feed-forward."""

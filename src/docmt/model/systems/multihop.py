@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from docmt.core.errors import DocmtError
-from docmt.core.settings import ranged
+from docmt.core.settings import Excludes, Needs, ranged
 from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import System
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.layers import Layer
     from docmt.model.spans import ModelInput, Packed
-    from docmt.model.transformer_config import TransformerConfig
 
 _EMBEDDINGS = "target_sentences.embeddings."
 
@@ -52,18 +50,12 @@ class MultiHop(System):
     fusion: Literal["identity", "published"] = "identity"
     """identity: starts equal to the sentence model; published: as in the paper"""
 
+    option_rules = (Needs("direction", "context_attention hops"), Excludes("target_context", "side source"))
+
     @property
     def initialization_setting(self) -> str:
         """Frozen encoders need pretrained weights."""
         return "" if self.sentence_encoders == "tuned" else "model.multihop.sentence_encoders"
-
-    def check(self, config: TransformerConfig) -> None:
-        """Raise DocmtError for references without a target side, and for a direction without hops."""
-        name = self.context_attention
-        if self.direction == "R2L" and name != "hops":
-            raise DocmtError(f"model.multihop.direction is R2L, but context_attention {name} has no order")
-        if self.side == "source" and self.target_context == "references":
-            raise DocmtError("model.multihop.target_context is references, but side source reads no target")
 
     def context_spec(self) -> ContextSpec:
         """Return sentences with the k before them, and drafts for the target side."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from docmt.core.errors import DocmtError
+from docmt.core.settings import Excludes
 from docmt.model.scope import ContextSpec
 from docmt.model.systems.base import System
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.layers import Layer, Residual
     from docmt.model.spans import ModelInput, Packed
-    from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -45,17 +44,11 @@ class Selective(System):
     detach: bool = False
     """no gradient through the attended states (published: stored states of a first model)"""
 
+    option_rules = (Excludes("words", "attention sentence"),)
+
     def context_spec(self) -> ContextSpec:
         """Read as many sentences together as the limits allow, with drafts for the decoder."""
         return ContextSpec(drafts=self.side != "encoder")
-
-    def check(self, config: TransformerConfig) -> None:
-        """Raise DocmtError for weights of words without attention to words."""
-        if self.attention == "sentence" and self.words != "softmax":
-            raise DocmtError(
-                f"model.selective.words is {self.words}, but attention sentence has no weights of words: leave it out, "
-                "or choose attention hierarchical or word"
-            )
 
     def build_above_encoder(self, builder: ModelBuilder) -> list[nn.Module]:
         """Build selective attention to source sentences."""

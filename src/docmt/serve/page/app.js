@@ -44,7 +44,7 @@ const myDocuments = new MyDocuments(element("my-documents"), { describe, remove,
 let models = [];
 let chosenFile = null;
 let glossary = null; // a file
-let job = null; // {feed: {id, after}, status, controller, begun, isUndone}: the open document
+let job = null; // {feed: {id, after}, status, controller, begun, isUndone, changes, opened}: the open document
 let announced = 0;
 let lastChange = Promise.resolve(); // so that each is based on the ones before it
 
@@ -183,7 +183,6 @@ async function startReview(file) {
   chooseFile(null);
   history.pushState(null, "", `#${reviewed.id}`);
   await showAddress();
-  await job?.ended;
   if (job?.feed.id === reviewed.id) await uploadReviewed(file);
   return true;
 }
@@ -221,7 +220,7 @@ async function showAddress() {
   element("start").hidden = Boolean(id);
   if (!id) return myDocuments.show();
   const opened = { feed: { id, after: 0 }, status: null, controller: new AbortController(), begun: null };
-  opened.ended = new Promise((resolve) => (opened.end = resolve));
+  opened.changes = new Set(); // that were made here
   job = opened;
   try {
     if (!/^[\w-]+$/.test(id)) throw new service.ServiceError(t("This address names no document."), 404);
@@ -229,6 +228,7 @@ async function showAddress() {
     if (job !== opened) return; // the user has gone elsewhere meanwhile
     remember(id);
     opened.feed.after = last_event;
+    opened.opened = status.last_change;
     view.clear(status.source_language, status.target_language);
     const [source, target] = element("document").querySelectorAll(".heads span");
     source.textContent = `${capitalize(nameLanguage(status.source_language))} · ${describeSize(sentences)}`;
@@ -237,7 +237,7 @@ async function showAddress() {
     sentences.forEach((each) => view.put(each)); // the source can be read before it is translated
     showStatus(status);
     element("name").focus();
-    follow();
+    listen().catch(report);
   } catch (error) {
     if (error.status === 404) forget(id);
     if (job === opened && !opened.status) {
@@ -249,14 +249,6 @@ async function showAddress() {
 }
 
 /** Follow the events of the open document, from the last one heard, as long as it is looked at or translated. */
-function follow() {
-  const { id } = job.feed;
-  listen().catch((error) => {
-    if (error.status === 404) forget(id);
-    report(error);
-  });
-}
-
 async function listen() {
   job.controller.abort();
   job.controller = new AbortController();
@@ -302,14 +294,13 @@ function showStatus(status) {
   element("download").inert = element("copy").disabled = !isDelivered;
   element("undo").disabled = !status.last_change;
   if (running) element("delete").hidden = true;
-  else job.end();
   if (!running) showEnd(status, wasRunning);
   else if (Date.now() - announced > BETWEEN_ANNOUNCEMENTS) announce(element("state").textContent);
 }
 
 async function showEnd(status, wasRunning) {
   const ended = job;
-  if (status.error) report(new Error(status.error));
+  if (status.error && wasRunning !== false) report(new Error(status.error)); // once
   await view.drawing;
   if (job !== ended || isRunning()) return;
   view.endStale();
@@ -366,40 +357,34 @@ function readsContext() {
 }
 
 /**
- * Send a change of the open document after earlier ones, and follow what it causes. describe: function that returns new
- * values of a sentence, by its number. Return whether the document is still open.
+ * Send a change of the open document after earlier ones, and follow what it causes. send: async function of the
+ * document's id. isNew: whether it can be undone. Return whether the document is still open.
  */
-function change(send, message, describe = () => ({})) {
+function change(send, message, isNew = true) {
   const changed = job;
-  const answer = lastChange.then(() => makeChange(changed, send, message, describe));
-  lastChange = answer.catch(() => {});
+  const answer = lastChange.then(() => makeChange(changed, send, message, isNew));
+  lastChange = answer.catch(() => (changed.isUndone = false));
   return answer;
 }
 
-async function makeChange(changed, send, message, describe) {
-  const status = await send().catch((error) => {
-    if (job === changed) error.sentences?.forEach(showSentence);
+async function makeChange(changed, send, message, isNew) {
+  const status = await send(changed.feed.id).catch((error) => {
+    if (error.sentences && job === changed) {
+      error.sentences.forEach(showSentence);
+      const message = t("Nothing was done: this was changed elsewhere meanwhile, and is shown as it is now.");
+      Object.assign(error, { message, language: undefined });
+    }
     throw error;
   });
   if (job !== changed) return false;
   job.begun = null;
-  for (const [number, version] of Object.entries(status.versions ?? {})) {
-    const known = view.find(Number(number));
-    if (known.version < version) view.put({ ...known, ...describe(number), version }); // else its event was here before
-  }
+  if (isNew) job.changes.add(status.last_change);
+  status.updated?.forEach((each) => view.put(each));
   showStatus(status);
   announce(message);
-  follow();
+  listen().catch(report);
+  await view.drawing; // the next change is based on what is shown then
   return true;
-}
-
-/** As `change`. That somebody changed a sentence meanwhile is told in the language of the page. */
-async function changeOne(send, message, describe) {
-  try {
-    return await change(send, message, describe);
-  } catch (error) {
-    throw error.sentences ? new Error(t("Nothing was done: this was changed elsewhere meanwhile, and is shown as it is now.")) : error;
-  }
 }
 
 /**
@@ -410,10 +395,13 @@ async function sendEdits(targets, { versions = view.listVersions(Object.keys(tar
   const edited = job;
   while (job === edited && Object.keys(targets).length) {
     try {
-      return await keepEdits(targets, { versions, message, retranslate });
+      if (!(await change((id) => service.editSentences(id, targets, versions, retranslate), message))) return false;
+      if (retranslate) view.markStale(Math.min(...Object.keys(targets)));
+      return true;
     } catch (error) {
       if (!error.sentences) throw error;
-      const choice = await conflict.ask(error.sentences, targets);
+      const others = error.sentences.filter(({ number, target }) => target !== targets[number]);
+      const choice = others.length ? await conflict.ask(others, targets) : "theirs";
       if (!choice) return false;
       [targets, versions] = [{ ...targets }, { ...versions }];
       for (const { number, version } of error.sentences) {
@@ -425,31 +413,18 @@ async function sendEdits(targets, { versions = view.listVersions(Object.keys(tar
   return job === edited;
 }
 
-async function keepEdits(targets, { versions, message, retranslate }) {
-  const { id } = job.feed;
-  const send = () => service.editSentences(id, targets, versions, retranslate);
-  const describe = (number) => ({ target: targets[number], edited: true, confirmed: false });
-  if (!(await change(send, message, describe))) return false;
-  if (retranslate) view.markStale(Math.min(...Object.keys(targets)));
-  return true;
-}
-
 /** Confirm a sentence and go on to the next open one, or take the confirmation back. */
 function confirmSentence({ number, confirmed }) {
-  const { id } = job.feed;
   return attempt(async () => {
-    const send = () => service.confirmSentence(id, view.find(number), !confirmed);
-    const isOpen = await changeOne(send, confirmed ? t("No longer confirmed.") : t("Confirmed."), () => {
-      return { confirmed: !confirmed };
-    });
+    const send = (id) => service.confirmSentence(id, view.sentences[number].data, !confirmed);
+    const isOpen = await change(send, confirmed ? t("No longer confirmed.") : t("Confirmed."));
     if (isOpen && !confirmed && view.current === number) go(view.next(number, "open"));
   });
 }
 
 function restoreSentence({ number }) {
-  const { id } = job.feed;
-  const send = () => service.restoreSentence(id, view.find(number));
-  return attempt(() => changeOne(send, t("The sentence has the machine's version again.")));
+  const send = (id) => service.restoreSentence(id, view.sentences[number].data);
+  return attempt(() => change(send, t("The sentence has the machine's version again.")));
 }
 
 /** Search sentences again for a term, or for a glossary, and tell what became of them. */
@@ -475,14 +450,15 @@ async function searchTerms(values) {
   report(new Error(lines.join("\n")), false);
 }
 
-async function undo() {
-  const undone = job;
-  undone.isUndone = true;
-  const send = () => service.undoChange(undone.feed.id, undone.status.last_change);
-  await changeOne(send, t("The last change was undone.")).catch((error) => {
-    undone.isUndone = false;
-    throw error;
-  });
+function undo() {
+  const undone = Object.assign(job, { isUndone: true });
+  const send = async (id) => {
+    const { last_change } = undone.status;
+    const isMine = last_change <= undone.opened || undone.changes.has(last_change);
+    if (isMine || confirm(t("The last change was made elsewhere. Undo it?"))) return service.undoChange(id, last_change);
+    throw new Error(t("Nothing was undone."));
+  };
+  return change(send, t("The last change was undone."), false);
 }
 
 /** Take the translations of a reviewed XLIFF file over, and tell what was left out. */
@@ -585,7 +561,7 @@ function listenToButtons() {
   on("glossary", "change", () => chooseGlossary(element("glossary").files[0]));
   on("no-glossary", "click", () => chooseGlossary(null));
   on("stop", "click", stop);
-  on("resume", "click", () => change(() => service.resumeDocument(job.feed.id), t("The translation goes on.")));
+  on("resume", "click", () => change(service.resumeDocument, t("The translation goes on."), false));
   on("undo", "click", undo);
   on("reviewed", "change", () => uploadReviewed(element("reviewed").files[0]));
   on("delete", "click", async () => (await remove(job.feed.id)) && (location.hash = ""));
@@ -620,13 +596,11 @@ function listenToButtons() {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element("start").requestSubmit();
   });
   addEventListener("hashchange", () => attempt(showAddress));
-  for (const type of ["focus", "visibilitychange"]) {
-    addEventListener(type, () => {
-      if (!job?.status || isRunning()) return;
-      if (document.hidden) job.controller.abort(); // a browser has few connections for all its tabs
-      else follow(); // what was changed elsewhere
-    });
-  }
+  addEventListener("visibilitychange", () => {
+    if (!job?.status || isRunning()) return;
+    if (document.hidden) job.controller.abort(); // a browser has few connections for all its tabs
+    else listen().catch(report); // what was changed elsewhere
+  });
 }
 
 service.onKeyNeeded(askForKey);

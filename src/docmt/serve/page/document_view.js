@@ -48,11 +48,6 @@ export class DocumentView {
     this.drawing ??= this.drawAll().finally(() => (this.drawing = null));
   }
 
-  /** Return the data of a sentence, also before they are drawn. */
-  find(number) {
-    return this.coming.get(number) ?? this.sentences[number].data;
-  }
-
   async drawAll() {
     do await nextFrame();
     while (this.drawBatch());

@@ -106,7 +106,8 @@ export class SentencePanel {
   /** Show a sentence as it has become, if it is open and the user does not write. */
   async update(number) {
     await this.view.drawing;
-    if (!this.isOpen || this.number !== number || !this.form.hidden) return;
+    const isWriting = !this.form.hidden || this.term.contains(document.activeElement);
+    if (!this.isOpen || this.number !== number || isWriting) return;
     this.refresh();
     await this.align();
   }

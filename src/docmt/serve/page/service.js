@@ -136,6 +136,7 @@ function readFileName(disposition) {
 export async function* follow(feed, signal) {
   let pause = 500;
   while (!signal.aborted) {
+    const before = feed.after;
     let isHeard = false;
     try {
       for await (const event of readStream(feed, signal)) {
@@ -152,7 +153,7 @@ export async function* follow(feed, signal) {
       if (error.status >= 400 && error.status < 500 && error.status !== 429) throw error;
       yield { name: "lost" };
     }
-    pause = isHeard ? 500 : Math.min(2 * pause, LONGEST_PAUSE);
+    pause = feed.after === before ? Math.min(2 * pause, LONGEST_PAUSE) : 500;
     await new Promise((resolve) => setTimeout(resolve, pause));
   }
 }
