@@ -153,6 +153,11 @@ def test_paragraphs_are_resampled_by_document(files):
     assert "confidence interval over 8 documents; " in outcome.out, outcome
 
 
+def test_options_of_models_have_no_effect_on_files(files):
+    outcome = call("evaluate", "--hypothesis", "same.de", "--reference", "r.de", "--protect", "none", "--beam", "3")
+    assert "--search.beam" in outcome.err and "--protect" in outcome.err and "only files are scored" in outcome.err
+
+
 def test_positions_need_metrics_of_sentences(files):
     outcome = call("evaluate", "--hypothesis", "same.de", "--reference", "r.de", "--metrics", "d-chrf", "--by-position")
     assert "same.de has no scores of sentences, so none by position: name some with --metrics" in outcome.err
