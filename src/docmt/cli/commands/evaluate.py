@@ -402,12 +402,10 @@ def translate_corpus(
 
     unit: "instance" or "document", which is translated separately. names: names of the documents for messages.
     """
-    if unit == "instance":
-        if is_endpoint(system.path):
-            raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
-        instances = [cut_units(translator, document) for document in corpus]
-    else:
-        instances = [[(0, len(document.source))] for document in corpus]
+    if unit == "instance" and is_endpoint(system.path):
+        raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
+    is_cut = unit == "instance"
+    instances = [cut_units(translator, each) if is_cut else [(0, len(each.source))] for each in corpus]
     sources = [group_by_unit([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
     results = map_or_report(sources, names, partial(_translate_units, translator), system.report.failures)
     hypotheses, miscounted = [], []
