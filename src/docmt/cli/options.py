@@ -528,6 +528,12 @@ def is_recipe(argument: str) -> bool:
     return argument.endswith((".yaml", ".yml")) and not (argument.startswith("-") or "endpoint:" in argument)
 
 
+def refuse_others(options: Any, flag: str, *used: str) -> None:
+    """Raise DocmtError for options that are set, but are not among those that are used with a flag."""
+    if unused := changed(options, *(each.name for each in fields(options) if each.name not in used)):
+        raise DocmtError(f"{flag} has no use for {', '.join(map(format_flag, unused))}: leave it out")
+
+
 def changed(options: Any, *names: str) -> list[str]:
     """Return the dotted names of options that are not as by default: of those with these names, or in these groups."""
     required = {f.name: getattr(options, f.name) for f in fields(options) if f.default is f.default_factory is MISSING}

@@ -35,13 +35,7 @@ from docmt.documents.words import find_words
 from docmt.engines.http_client import EngineUnavailable, HttpClient
 from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
-from docmt.engines.sentence_requests import (
-    TOKEN_CHARACTERS,
-    UNMET,
-    SentenceRequests,
-    UntranslatedSentence,
-    make_sentence,
-)
+from docmt.engines.sentence_requests import TOKEN_CHARACTERS, UNMET, SentenceRequests, make_sentence
 from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
@@ -50,10 +44,10 @@ from docmt.terms.memory import Memory
 
 _LOOK_SECONDS = 0.05
 """Time between two looks at whether anybody still waits."""
-_TURN_SECONDS = 2.0
-"""Time after which `translate_next` asks nothing new, so that what is finished is seen before the rest."""
 _SECOND: dict[TermStatus, TermStatus] = {"met": "second_search", "other_form": "second_search"}
 """States of terms that another search met."""
+_TURN_SECONDS = 2.0
+"""Time after which `translate_next` asks nothing new, so that what is finished is seen before the rest."""
 _SHOWN_REQUESTS, _TOKEN_CHARACTERS = 2, 4
 """Requests of a preview, and characters of a token, about."""
 Answers: TypeAlias = "SimpleQueue[tuple[OpenText, int, Any]]"
@@ -321,12 +315,9 @@ class EndpointTranslator(DocumentTranslator):
         for _ in self._ask([text] if unmet else [], None):
             pass
         for number in unmet:
-            new = text.results[number]
-            if isinstance(new, TranslatedSentence):
+            if isinstance(new := text.results[number], TranslatedSentence):  # else the translation stays
                 uses = [replace(use, status=_SECOND.get(use.status, use.status)) for use in new.terms]
                 found[number] = replace(new, terms=tuple(uses))
-            elif isinstance(new, UntranslatedSentence):  # the translation stays
-                found[number] = replace(found[number], engine=new.engine)
         return found
 
 
