@@ -88,6 +88,16 @@ def test_rows_and_columns_have_the_names_of_their_tokens(build):
     assert not np.triu(maps["decoder self global 1"].weights[0], 1).any(), "the decoder sees no later token"
 
 
+def test_hops_attend_to_the_tokens_of_sentences_before(build):
+    translator = build("multihop")
+    maps = attention_maps(translator, score(translator))
+    hop = maps["encoder context before 1 1"]
+    assert hop.keys == hop.queries == maps["encoder self local 1"].queries
+    second, third = (number for number, token in enumerate(hop.queries) if token == "<s>" and number)
+    assert hop.weights[:, second:third, :second].sum(-1) == pytest.approx(1), "the second sentence sees the first one"
+    assert maps["decoder earlier before 1 1"].keys == maps["decoder drafts local 1"].keys
+
+
 def test_a_text_is_translated_first_and_drawn(build, tmp_path):
     maps = attention_maps(build("sentence"), "ka lu me.")
     kinds = ("encoder self local", "decoder self local", "decoder cross local")

@@ -119,6 +119,7 @@ def test_a_sentence_without_an_answer_fails_its_document_alone(rows, tmp_path):
         assert len(read_records(job)) == 9
         (failed,) = [json.loads(line) for path in (job / "failed").iterdir() for line in path.read_text().splitlines()]
         assert failed["id"] == "d3" and "gives no translation of it" in json.dumps(failed)
+        assert f"{len(fake.requests)} requests" in outcome.err
         counts = Counter(fake.texts())
         assert max(count for text, count in counts.items() if "four" not in text) <= 2
 

@@ -76,14 +76,14 @@ def test_translate_names_the_file(run, files, bad):
     assert first.startswith(f"error: {files}/test.en, document 2: {bad}")
     assert second.startswith(f"error: {files}/test.en, document 4: {bad}")
     place = files / "out" / "test.en"
-    assert whole == f"error: 2 of 4 documents have empty lines in {place} instead of their translations"
+    assert whole == f"error: 2 of 4 documents are not wholly translated: {place} has empty lines there"
     outputs = {"good.txt", "good.txt.partial", "test.en", "test.en.partial"}
     assert {path.name for path in (files / "out").iterdir()} == outputs
     found = place.read_text().split("\n")
     assert [bool(line) for line in found] == [True, False, False, False, False, True, True, False, False, False]
     first, whole = errors(call("translate", run, *lines, stdin=b"It is cheap.\n\nBAD.\n"))
     assert first.startswith(f"error: standard input, document 2: {bad}")
-    assert whole == "error: 1 of 2 documents have empty lines in standard output instead of their translations"
+    assert whole == "error: 1 of 2 documents are not wholly translated: standard output has empty lines there"
     (only,) = errors(call("translate", run, files / "test.en", *QUICK))
     assert only.startswith(f"error: {files}/test.en: {bad}")
     (files / "bad.txt").write_text("BAD.\n")

@@ -79,6 +79,7 @@ def test_answers_are_read_back(files):
         (["--model", "m", "--aer", "a.de", "--html", "r.html"], "--aer has no use for --html"),
         (["--pearmut-answers", "a.de"], "a.de has no annotations: name what Pearmut's dashboard gives to download"),
         (["--pearmut-answers", "none"], "cannot read none: there is no such file"),
+        (["--pearmut-answers", "a.de", "--device", "cpu"], "--pearmut-answers has no use for --device"),
         (["--pearmut-answers", "a.de", "--source", "test.en"], "--pearmut-answers has no use for --source"),
     ],
 )

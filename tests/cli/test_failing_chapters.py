@@ -112,7 +112,7 @@ def test_a_chapter_that_fails_keeps_its_text(model, book, tmp_path, spoil, monke
         assert outcome.status == 2 and "Traceback" not in outcome.err
         errors = [line for line in outcome.err.splitlines() if line.startswith("docmt: error: ")]
         assert re.match(rf"docmt: error: {book}, document 2, sentence 1: {message}", errors[0])
-        summary = f"1 of 3 documents have the source text in {tmp_path}/out.epub instead of their translations"
+        summary = f"1 of 3 documents are not wholly translated: {tmp_path}/out.epub has the source text there"
         assert errors[1:] == [f"docmt: error: {summary}"]
         first, second, third = read_chapters(tmp_path / "out.epub")
         assert (first, third) == (whole[0], whole[2])

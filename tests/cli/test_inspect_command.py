@@ -134,6 +134,12 @@ def test_attention_is_drawn_with_the_tokens(run, pair, tmp_path, drawing):
     assert json.loads((tmp_path / "maps.json").read_text())["attentions"]
 
 
+def test_a_document_that_cannot_be_drawn_is_a_failure_of_its_own(run, pair, tmp_path, drawing, monkeypatch):
+    monkeypatch.setattr("docmt.analysis.token_maps.MAX_TOKENS", 3)
+    outcome = call("inspect", run, *pair, "--figure", tmp_path / "maps.svg")
+    assert outcome.status == 2 and re.search(r"document 1: there are no attention maps of \d+ tokens", outcome.err)
+
+
 def test_curves_of_several_runs(run, tmp_path, drawing):
     other = tmp_path / "other"
     other.mkdir()

@@ -16,7 +16,7 @@ from docmt.core.errors import DocmtError
 from docmt.decoding.search_config import calling_between_steps
 from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document
-from docmt.engines import EndpointTranslator, http_client
+from docmt.engines import EndpointTranslator, endpoint_translator, http_client
 from docmt.engines.http_client import EngineUnavailable
 from docmt.engines.open_text import OpenText
 from docmt.engines.sentence_requests import SentenceRequests, make_sentence
@@ -139,6 +139,21 @@ def test_open_documents_in_turns_of_any_size_are_the_same(context, tmp_path):
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
+def test_a_turn_ends_after_some_seconds_with_what_is_finished(context, tmp_path, monkeypatch):
+    sources = documents()
+    with serving() as fake:
+        translator = make(tmp_path, fake, context=context)
+        expected = stream_rows(translator, sources)
+        monkeypatch.setattr(endpoint_translator, "_TURN_SECONDS", 0.0)
+        opened, parts = [translator.open(each) for each in sources], []
+        while not all(each.is_done for each in opened):
+            made = translator.translate_next(opened, 10_000)
+            assert sum(sentence.engine is not None for part in made for sentence in part.translation) <= 1
+            parts += made
+        assert sorted(rows(parts)) == sorted(expected)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
 def test_a_document_goes_on_after_each_sentence(context, tmp_path):
     source = documents()[0]
     with serving() as fake:
@@ -183,6 +198,7 @@ def test_a_failed_sentence_is_a_part_with_an_error_and_its_neighbours_stay(tmp_p
         for document, source in enumerate(sources):
             numbers = [n for p in parts if p.document == document for n in range(p.first, p.first + len(p.source))]
             assert numbers == list(range(len(source)))
+        assert [part.error.engine.requests for part in failed] == [3, 3]
         with pytest.raises(DocmtError, match=r"^sentence 3: p gives no translation of it in 3 requests: it is empty$"):
             translator.translate(TEXT)
 

@@ -211,11 +211,11 @@ BASE = "profile: chat\nurl: http://localhost:1/v1\nmodel: m\nsource_language: en
         (BASE + "extra: {day: 2026-01-02}\n", "extra has a value that JSON does not have: write text in quotes"),
         (BASE + "extra: {day: 2026-13-42}\n", "extra has a value that JSON does not have"),
         (BASE + "extra: {p: .nan}\n", "extra has a value that JSON does not have"),
-        (BASE + "prompt: {turn: Translate}\n", "prompt.turn has no place for it: add {text}"),
-        (BASE + "prompt: {turn: ''}\n", "prompt.turn has no place for it: add {text}"),
-        (BASE + "prompt: {turn: [{type: text, text: x}]}\n", "prompt.turn has no place for it: add {text}"),
-        (BASE + "prompt: {terms: 'Use words'}\n", "prompt.terms has no place for it: add {terms}"),
-        (BASE + "prompt: {document: 'Read'}\n", "prompt.document has no place for it: add {document}"),
+        (BASE + "prompt: {turn: Translate}\n", "prompt.turn has no place for text: add {text}"),
+        (BASE + "prompt: {turn: ''}\n", "prompt.turn has no place for text: add {text}"),
+        (BASE + "prompt: {turn: [{type: text, text: x}]}\n", "prompt.turn has no place for text: add {text}"),
+        (BASE + "prompt: {terms: 'Use words'}\n", "prompt.terms has no place for terms: add {terms}"),
+        (BASE + "prompt: {document: 'Read'}\n", "prompt.document has no place for document: add {document}"),
         (BASE + "kind: completion\n", "prompt.system has no effect with kind completion: leave it out"),
         (BASE.replace("chat", "deepl") + "temperature: 0.5\n", "temperature has no effect with kind deepl"),
         (BASE.replace("chat", "docmt") + "prompt: {system: x}\n", "prompt.system has no effect with kind docmt"),
@@ -238,10 +238,12 @@ def test_a_wrong_profile_is_one_sentence(text, message, tmp_path):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("endpoint:", "endpoint: names no server: write a YAML file with profile: chat"),
+        ("endpoint:http://host/v1", "endpoint:http://host/v1 names no profile: write a YAML file with profile: chat"),
+        ("endpoint:a.yaml,en-fr", "an ensemble with commas has models of docmt only"),
+        ("endpoint:", "endpoint: names no profile: write a YAML file with profile: chat"),
         ("endpoint:nowhere.yaml", "nowhere.yaml"),
         ("endpoint:/", "/"),
-        ("endpoint:chat", "endpoint:chat names no server: write a YAML file with profile: chat, url, source_language"),
+        ("endpoint:chat", "endpoint:chat names no profile: write a YAML file with profile: chat, url, source_language"),
     ],
 )
 def test_a_profile_that_is_no_file(model, message, tmp_path, monkeypatch):

@@ -129,6 +129,13 @@ def test_a_metric_that_cuts_its_input_is_known_by_its_name(stub):
     assert result.warning().endswith("Reduce external.window")
 
 
+def test_a_metric_may_tell_only_lengths_or_only_its_limit(stub):
+    told = score(stub(answered(name="COMET", subwords=[512, 513, 7, 600])))
+    assert (told.limit, told.too_long, told.is_estimated) == (512, [(0, 1), (1, 0)], False)
+    guessed = score(stub(answered(limit=1)), context=1)
+    assert guessed.too_long == [(0, 1), (0, 2)] and guessed.is_estimated
+
+
 @pytest.mark.parametrize("window", ["6", "2:3", "0:0", "a:b", "3:"])
 def test_windows_that_are_none(window):
     with pytest.raises(DocmtError, match=r"external\.window is .*: give W:S"):

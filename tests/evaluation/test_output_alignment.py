@@ -66,6 +66,23 @@ def test_a_document_without_text_is_omitted():
     assert output.shares.omitted == 12 and output.texts[0] == [""] * 12
 
 
+def test_nothing_is_lost_beside_empty_lines():
+    sources = [["Aa bb.", "", "Cc dd."], [""], [], ["Ee ff."], []]
+    references = [["Aa bb.", "first", ""], ["second"], [], ["Ee ff."], []]
+    changed = [["Aa bb.", "Cc dd. more"], ["some"], ["other"], ["Ee ff."], []]
+    output = align_output(sources, changed, references)
+    for each in (output, output.merge(find_paragraphs(references))):
+        texts, units = each.pair(references)
+        assert characters(texts) == characters(changed) and characters(units) == characters(references)
+    assert output.ranges[3:] == [[(0, 1)], []]
+
+
+def test_merged_sentences_of_one_line_are_counted():
+    lines = [["One and two. Three and four.", "Five."]]
+    shares = align_output(lines, [["One and two, three and four.", "Five."]], lines).shares
+    assert (shares.source, shares.merged) == (3, 2)
+
+
 def test_a_reference_with_other_lines_is_refused():
     sources, references = make_corpus(7, documents=2)
     with pytest.raises(DocmtError, match="the source has other sentences than the reference"):
@@ -122,6 +139,28 @@ def test_the_command_says_how_to_align_and_what_it_found(files):
     paragraphs = call("evaluate", "--systems", "same.de", "o.de", *aligned, "paragraph", "--samples", "200")
     assert paragraphs.out.split()[:4] == ["p-BLEU", "d-BLEU", "p-chrF", "d-chrF"]
     assert "o.de: aligned with the source" in paragraphs.out and "same.de: aligned" not in paragraphs.out
+    both = call("evaluate", "--systems", "same.de", "o.de", *aligned, "sentence", "--samples", "200")
+    signatures = next(line for line in both.out.splitlines() if line.startswith("s-BLEU  nrefs")).split("; ")
+    assert [signature.count("unit:sentence") for signature in signatures] == [0, 1], "those of all systems"
+
+
+def test_paragraphs_are_resampled_by_document(files):
+    for name in ("r.de", "same.de", "s.en"):
+        (files / name).write_text((files / name).read_text().replace("<d>\n", "<d>\n<p>\n").replace("<p>", ""))
+    (files / "x.de").write_text((files / "same.de").read_text().replace("k", "l"))
+    options = ["--reference", "r.de", "--source", "s.en", "--unit", "paragraph", "--resample", "sentences"]
+    outcome = call("evaluate", "--systems", "same.de", "x.de", *options, "--samples", "200")
+    assert "confidence interval over 8 documents; " in outcome.out, outcome
+
+
+def test_options_of_models_have_no_effect_on_files(files):
+    outcome = call("evaluate", "--hypothesis", "same.de", "--reference", "r.de", "--protect", "none", "--beam", "3")
+    assert "--search.beam" in outcome.err and "--protect" in outcome.err and "only files are scored" in outcome.err
+
+
+def test_positions_need_metrics_of_sentences(files):
+    outcome = call("evaluate", "--hypothesis", "same.de", "--reference", "r.de", "--metrics", "d-chrf", "--by-position")
+    assert "same.de has no scores of sentences, so none by position: name some with --metrics" in outcome.err
 
 
 @pytest.mark.parametrize(

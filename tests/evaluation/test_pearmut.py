@@ -156,6 +156,7 @@ def test_what_does_not_fit_is_refused(write):
         ([answers, other], "the answers belong to another campaign than the key of other"),
         ([write("b.json", [1]), key_file], r"b\.json has no annotations"),
         ([write("c.json", [{**entries[0], "annotation": [{"Z": {"score": 1}}]}]), key_file], r"damaged \(KeyError"),
+        ([write("e.json", [{**entries[0], "annotation": [{"A": {"score": float("nan")}}]}]), key_file], r"nan points"),
         ([write("d.json", [{**entries[0], "annotation": [{"A": 7}]}]), key_file], r"the answers are damaged"),
     ):
         with pytest.raises(DocmtError, match=message):

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from docmt.core.errors import DocmtError
 from docmt.core.html_page import mark_spans
 from docmt.evaluation import MetricConfig, SignificanceConfig, compare, evaluate_documents
 from docmt.evaluation.report_page import MOST_DOCUMENTS, MOST_SENTENCES, _find_differences, render_report
@@ -106,6 +107,28 @@ def test_words_that_differ_are_marked(corpus):
     page, _ = render((sources, references, {name: texts * 2 for name, texts in systems.items()}))
     assert page.count("<mark>Vier</mark>") == page.count("<mark>Drei</mark>") == 2
     assert page.count('<div class="sentence">') == 4 and "One." not in page, "only the sentence before is shown, too"
+
+
+def test_characters_are_marked_in_scripts_without_spaces():
+    assert _find_differences("我需要它。", "我需要书。") == ([(3, 4)], [(3, 4)])
+
+
+def test_names_of_systems_do_not_set_the_direction_of_texts(corpus):
+    page, _ = render(corpus)
+    assert page.count('<p dir="auto"><span class="less" dir="auto">') == page.count('<p dir="auto">') > 100
+
+
+def test_twelve_systems_differ_in_color_or_shape(corpus):
+    sources, references, systems = corpus
+    page, _ = render((sources, references, {str(number): systems["second"] for number in range(12)}))
+    assert len(set(re.findall(r'<span class="key[^>]*>', page))) == 12
+    assert len(set(re.findall(r'r="4" ([^/]*)/>', page))) == 12
+
+
+def test_a_single_system_is_refused(corpus):
+    sources, references, systems = corpus
+    with pytest.raises(DocmtError, match="cannot compare 1 system"):
+        render((sources, references, {"second": systems["second"]}))
 
 
 def test_marks_of_several_systems_may_overlap(corpus):

@@ -58,6 +58,12 @@ def test_texts_and_documents_are_translated_by_the_server_of_a_profile(tmp_path)
             }
             result = requests.get(f"{url}/v1/documents/{id}/result", timeout=SECONDS).text
             assert result == "# Ao *smallo* titleo\n\nHelloo bigo worldo. Ito iso newo.\n\nAnothero oneo hereo.\n"
+            asked = len(fake.requests)
+            term = {"source": "world", "target": "monde"}
+            requests.post(f"{url}/v1/documents/{id}/terms", json=term, timeout=SECONDS)
+            status = wait_for(url, id, "done", "failed")
+            assert status["terms"]["lost"] == 1 and len(fake.requests) > asked
+            assert status["engine"]["requests"] == 4 + len(fake.requests) - asked
 
 
 def test_a_document_goes_on_when_the_server_is_back(tmp_path):

@@ -46,7 +46,8 @@ class AttentionMap:
     """[H, Tq, Tk], 0 where a query does not see a key. A row sums to 1, or to 1 for each sentence that the attention
     sees separately. Linear attention may have negative weights, with other sums"""
     queries: tuple[str, ...]
-    """[Tq] tokens that attend, boundary tokens included; of a decoder, the tokens that it reads"""
+    """[Tq] tokens that attend, boundary tokens included; of a decoder, the tokens that it reads. They are in the order
+    of the pass, in which windows repeat sentences, and the `sentence` system sorts them"""
     keys: tuple[str, ...]
     """[Tk] tokens that are attended to, or numbers of sentences or states where they are no tokens"""
 
@@ -121,11 +122,11 @@ def _list_key_tokens(record: TokenAttentionRecord, inputs: ModelInput, tokenizer
     if memory.source_positions is not None:
         return _list_positions(memory, inputs, tokenizer)
     translated, _ = inputs.source.select_sentences(inputs.alignment.unique())
-    known: list[tuple[str, Packed | None, Side]] = [("source", inputs.source, "source")]
-    known += [("source", translated, "source"), ("drafts", inputs.drafts, "target")]
-    for label, packed, side in known:
-        if label == name and packed is not None and len(packed.tokens) == count:
-            return _list_tokens(packed.tokens, tokenizer, side)
+    sources, drafts = (inputs.source, translated), (inputs.drafts,)
+    known = {"source": sources, "context": sources, "drafts": drafts, "earlier": drafts}
+    for packed in known.get(name, ()):
+        if packed is not None and len(packed.tokens) == count:
+            return _list_tokens(packed.tokens, tokenizer, "source" if packed is not inputs.drafts else "target")
     return list(map(str, range(1, count + 1)))
 
 

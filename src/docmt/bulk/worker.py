@@ -32,7 +32,7 @@ from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import FileConfig
-from docmt.decoding.translation_results import TranslatedSentence, non_finite_error, sum_uses
+from docmt.decoding.translation_results import TranslatedSentence, non_finite_error
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.published_corpora import is_parquet
@@ -135,7 +135,7 @@ class Worker:
 
     def _translate(self, kind: ShardKind, claim: Claim, shard: Shard) -> None:
         """Translate and write a claimed shard."""
-        started = time.monotonic()
+        started, before = time.monotonic(), self._translator.use
         data = self._job.read_shard(claim, shard)
         items = kind.read(data)
         readable = [item for item in items if not item.error]
@@ -153,8 +153,9 @@ class Worker:
         versions = (version for _, documents in results for document in documents for version in document)
         sentences = [sentence for version in versions for sentence in version]
         counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(sentences), files
-        use, reused = sum_uses(sentence.engine for sentence in sentences), _count_reused(sentences)
-        facts = ShardFacts(*counts, asdict(use) if use else {}, reused)
+        use = self._translator.use  # failed documents included
+        use = use - before if use and before else use
+        facts = ShardFacts(*counts, asdict(use) if use else {}, _count_reused(sentences))
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
 
     def _choose_translator(self, shard: Shard) -> DocumentTranslator:

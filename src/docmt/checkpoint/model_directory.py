@@ -378,6 +378,10 @@ def find_model(directory: Path | str) -> Path:
     if not directory.exists():
         if (named := find_named_model(str(directory))) is not None:
             return named
+        if "endpoint:" in str(directory):
+            raise DocmtError(f"{directory} names a server: name a model of docmt here")
+        if str(directory).startswith(("http:", "https:")):
+            raise DocmtError(f"{directory} is an address: write a profile with it, and name endpoint:PROFILE.yaml")
         command = suggest_pull(str(directory))
         if command and directory.name == str(directory):
             raise DocmtError(

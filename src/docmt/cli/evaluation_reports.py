@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from docmt.cli.corpus_io import check_outputs
-from docmt.cli.options import changed
+from docmt.cli.options import refuse_others
 from docmt.cli.output import print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import STANDARD, write_text
-from docmt.core.settings import Needs, format_flag, option
+from docmt.core.settings import Needs, option
 from docmt.evaluation import Evaluation
 from docmt.evaluation.metrics import format_count
 from docmt.evaluation.output_alignment import Documents
@@ -95,22 +95,7 @@ def write_reports(options: Any, read_texts: Callable[[], ScoredTexts], evaluatio
 
 def report_answers(options: Any) -> int:
     """Print the scores of systems by the answers of annotators. Return the exit status."""
-    others = [
-        "hypothesis",
-        "model",
-        "systems",
-        "source",
-        "reference",
-        "glossaries",
-        "output",
-        "by_position",
-        "html",
-        "export_pearmut",
-        "aer",
-    ]
-    if unused := changed(options, *others, "search", "metrics", "external"):
-        names = ", ".join(format_flag(name) for name in unused)
-        raise DocmtError(f"--pearmut-answers has no use for {names}: leave it out")
+    refuse_others(options, "--pearmut-answers", "pearmut_answers", "json", "markdown", "significance")
     check_outputs(options.json, options.markdown, inputs=options.pearmut_answers)
     scores = score_answers(options.pearmut_answers, options.significance)
     write_results(options, {"answers": options.pearmut_answers, **scores.to_json()}, scores.to_markdown())

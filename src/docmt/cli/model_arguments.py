@@ -65,7 +65,8 @@ def is_model_path(path: str) -> bool:
     """Return whether a path is a directory or the name of a model, or an ensemble of them separated by commas."""
     from docmt.checkpoint.model_names import is_model_name
 
-    return is_endpoint(path) or all(Path(member).is_dir() or is_model_name(member) for member in split_ensemble(path))
+    members = split_ensemble(path)
+    return all(is_endpoint(each) or Path(each).is_dir() or is_model_name(each) for each in members)
 
 
 def check_unique(paths: Sequence[str], option: str) -> None:

@@ -80,6 +80,7 @@ _OTHER_NAMES = {
     "max_length": "max_length_ratio",
     **dict.fromkeys(("metric", "ter"), "--metrics names what is scored, such as s-bleu chrf++ ter"),
     "target_language": "a model has one; docmt inspect MODEL shows it",
+    "profile": "a profile of a server is named as endpoint:FILE",
     **dict.fromkeys(("suite", "context_ablation", "contrastive", "cxmi"), "docmt probe has it"),
 }
 _SWITCH_VALUES = {"yes": "true", "on": "true", "no": "false", "off": "false", "true": "true", "false": "false"}
@@ -524,7 +525,13 @@ def _describe(option: Option) -> str:
 
 def is_recipe(argument: str) -> bool:
     """Return whether the first argument of a command is a recipe."""
-    return argument.endswith((".yaml", ".yml")) and not argument.startswith(("-", "endpoint:"))
+    return argument.endswith((".yaml", ".yml")) and not (argument.startswith("-") or "endpoint:" in argument)
+
+
+def refuse_others(options: Any, flag: str, *used: str) -> None:
+    """Raise DocmtError for options that are set, but are not among those that are used with a flag."""
+    if unused := changed(options, *(each.name for each in fields(options) if each.name not in used)):
+        raise DocmtError(f"{flag} has no use for {', '.join(map(format_flag, unused))}: leave it out")
 
 
 def changed(options: Any, *names: str) -> list[str]:

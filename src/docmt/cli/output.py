@@ -447,7 +447,7 @@ class TranslationWriter:
         if self.file.rendered is not None:
             replacement = "the source text"
         failed, documents = self._state.failed, len(self.file.documents)
-        return f"{failed} of {documents} documents have {replacement} in {output} instead of their translations"
+        return f"{failed} of {documents} documents are not wholly translated: {output} has {replacement} there"
 
 
 def is_resumable(output: str) -> bool:

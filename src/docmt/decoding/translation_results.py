@@ -330,6 +330,11 @@ class EngineUse:
             self.currency or other.currency,
         )
 
+    def __sub__(self, other: EngineUse) -> EngineUse:
+        """Return what came after another one."""
+        less = -other.requests, -other.input_tokens, -other.output_tokens, -other.cost
+        return self + EngineUse(other.name, *less)
+
     def __str__(self) -> str:
         """Return it for people."""
         tokens = f", {self.input_tokens:,} tokens read and {self.output_tokens:,} written"

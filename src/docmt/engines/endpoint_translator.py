@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -45,6 +46,8 @@ _LOOK_SECONDS = 0.05
 """Time between two looks at whether anybody still waits."""
 _SECOND: dict[TermStatus, TermStatus] = {"met": "second_search", "other_form": "second_search"}
 """States of terms that another search met."""
+_TURN_SECONDS = 2.0
+"""Time after which `translate_next` asks nothing new, so that what is finished is seen before the rest."""
 _SHOWN_REQUESTS, _TOKEN_CHARACTERS = 2, 4
 """Requests of a preview, and characters of a token, about."""
 Answers: TypeAlias = "SimpleQueue[tuple[OpenText, int, Any]]"
@@ -131,7 +134,7 @@ class EndpointTranslator(DocumentTranslator):
                     shown.append(f"POST {self.profile.url.rstrip('/')}{path}\n{request}\n")
                 tokens = len(request) // _TOKEN_CHARACTERS, len(source) // _TOKEN_CHARACTERS
                 use += self._requests.server.price(Answer("", *tokens))
-        return "\n".join([*shown, f"estimate: {use}"])
+        return "\n".join([*shown, f"estimate, with sources in place of translations: {use}"])
 
     def translate_next(self, documents: Sequence[OpenText], tokens: int) -> list[PartialTranslation]:
         """See `DocumentTranslator.translate_next`. Raises EngineUnavailable if the server does not answer."""
@@ -186,7 +189,7 @@ class EndpointTranslator(DocumentTranslator):
                     yield parts
 
     def _ask(self, documents: Sequence[OpenText], tokens: int | None) -> Iterator[None]:
-        """Ask about so many source tokens of documents, None for all; yield after each sentence.
+        """Ask about so many source tokens of documents, for a few seconds, or None for all; yield after each sentence.
 
         Between two answers the caller may stop: see `between_steps`. Raises EngineUnavailable.
         """
@@ -195,10 +198,11 @@ class EndpointTranslator(DocumentTranslator):
         answers: Answers = SimpleQueue()
         cancelled = threading.Event()
         left, running = float("inf") if tokens is None else tokens, 0
+        end = float("inf")
         rest, begun = iter(documents), list[OpenText]()  # few are begun, of however many
         try:
             while True:
-                while left > 0 and running < self.profile.limits.requests:
+                while left > 0 and running < self.profile.limits.requests and time.monotonic() < end:
                     found = next(((each, taken) for each in begun if (taken := each.take())), None)
                     if found is None:
                         begun = [each for each in begun if each.next < len(each.document)]
@@ -208,6 +212,8 @@ class EndpointTranslator(DocumentTranslator):
                         continue
                     document, taken = found
                     left, running = left - document.cost(taken[0]), running + 1
+                    if tokens is not None:
+                        end = min(end, time.monotonic() + _TURN_SECONDS)
                     arguments = document, *taken, answers, cancelled
                     threading.Thread(target=self._work, args=arguments, daemon=True).start()
                 if not running:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException, HTTPResponse, IncompleteRead
 from socket import socket
+from ssl import SSLError
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
@@ -29,6 +30,10 @@ _FAILED = 500
 """Status of a server that fails at a request."""
 _MISUSED = frozenset([400, 413, 414, 422])
 """Status for a request that the server does not take, perhaps for its length."""
+_WRONG_TLS = frozenset(["CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER"])
+"""Reasons that time does not change."""
+_TOLD_ATTEMPT = 3
+"""Attempt before which a user is told that a server does not answer."""
 _EXCERPT, _ECHO = 200, 16
 """Characters of a server's message that are repeated at most, and of a text in it that hide it."""
 _log = logging.getLogger(__name__)
@@ -88,7 +93,7 @@ class HttpClient:
         """Read the key. Raises DocmtError if its variable is not set. random_seed: of the waits."""
         self._profile, self._random = profile, random.Random(random_seed)
         self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-        self._key = profile.read_key()
+        self._key, self._is_told = profile.read_key(), False
         self._headers |= {"User-Agent": "docmt", **make_headers(profile, self._key)}
         # Requests to this machine need no proxy; others have that of the environment.
         handlers = [ProxyHandler({})] if profile.is_local else []
@@ -104,20 +109,27 @@ class HttpClient:
         for attempt in range(limits.attempts):
             if attempt:
                 pause = min(wait * (1 + self._random.random()), _LONGEST_WAIT)
-                _log.info("%s: %s; asking again in %.1f s", self._profile.name, problem, pause)
+                is_new = attempt == _TOLD_ATTEMPT and not self._is_told
+                self._is_told |= is_new
+                level = logging.WARNING if is_new else logging.INFO
+                _log.log(level, "%s: %s; asking again in %.1f s", self._profile.name, problem, pause)
                 if cancelled.wait(pause):
                     raise Cancelled
             wait = max(wait * 2, _FIRST_WAIT) if attempt else wait
             if cancelled.is_set():
                 raise Cancelled
             try:
-                return read_answer(self._profile.kind, self._send(path, body))
+                answer = read_answer(self._profile.kind, self._send(path, body))
+                self._is_told = False
+                return answer
             except HTTPError as error:
                 problem = self._describe_status(error, body)
                 if error.code in _MISUSED:
                     raise RefusedRequest(problem) from None
                 if error.code not in _BUSY:
                     advice = "correct url, model and key in the profile, and try again"
+                    if error.code == 404 and self._profile.is_of_model and "/v1" not in self._profile.url:
+                        advice += " (url mostly ends in /v1)"
                     raise EngineUnavailable(f"{self._profile.name}: {problem}: {advice}") from None
                 wait = max(wait, _read_retry_after(error.headers.get("Retry-After")))
                 is_failure = error.code == _FAILED
@@ -130,10 +142,14 @@ class HttpClient:
                 problem, is_failure = f"it cannot be reached ({self._excerpt(reason) or type(error).__name__})", False
                 if isinstance(reason, TimeoutError):
                     problem = f"no answer within {limits.seconds:g} s"
+                if isinstance(reason, SSLError) and reason.reason in _WRONG_TLS:
+                    advice = "correct url in the profile (http or https), or the certificates of this machine"
+                    raise EngineUnavailable(f"{self._profile.name}: {problem}: {advice}") from None
         attempts = f"after {limits.attempts} attempts" if limits.attempts > 1 else "at the only attempt"
         if is_failure:
             raise FailedRequest(f"{problem} {attempts}")
-        raise EngineUnavailable(f"{self._profile.name} does not answer {attempts}: {problem}: look after the server")
+        advice = "start it, or correct url in the profile" if "reached" in problem else "look after the server"
+        raise EngineUnavailable(f"{self._profile.name} does not answer {attempts}: {problem}: {advice}")
 
     def _send(self, path: str, body: dict[str, Any]) -> Any:
         """Return the JSON that answers one request. Raises WrongAnswer if it is none."""

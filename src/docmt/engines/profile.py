@@ -132,6 +132,9 @@ class EngineProfile:
             check_fields(getattr(self, group), f"{group}.")
         if not all(self.languages):
             raise OptionError("source_language", "or target_language is empty: give the code of the language")
+        for code, word in language_names().items():
+            if word.casefold() in map(str.casefold, self.languages):
+                raise OptionError("source_language", f"or target_language is {word}: give the code, {code}")
         try:
             parts = urlsplit(self.url)
             host, port = (parts.hostname or "").encode("idna"), parts.port
@@ -141,12 +144,17 @@ class EngineProfile:
             raise OptionError("url", f"is {quote(self.url)}: give an address such as http://localhost:11434/v1")
         if parts.username or parts.password or parts.query or parts.fragment:
             raise OptionError("url", "has more than host and path: name the variable of the key with key_variable")
-        if self.kind in _MODEL_KINDS and not self.model:
+        if self.is_of_model and not self.model:
             raise OptionError("model", "is empty: give the name of the model on the server")
         for name, place in (("turn", "text"), ("document", "document"), ("terms", "terms")):
             value = getattr(self.prompt, name)
             if (value or name == "turn") and f"{{{place}}}" not in json.dumps(value):
-                raise OptionError(f"prompt.{name}", f"has no place for it: add {{{place}}}")
+                raise OptionError(f"prompt.{name}", f"has no place for {place}: add {{{place}}}")
+
+    @property
+    def is_of_model(self) -> bool:
+        """Whether a language model answers, which has a name and prompts."""
+        return self.kind in _MODEL_KINDS
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -215,11 +223,14 @@ def read_profile(model: str) -> EngineProfile:
     Raises DocmtError for a file that cannot be read, names no packaged profile, has wrong settings, or has a key in it.
     """
     path = model.removeprefix(PREFIX)
-    if not path or (path in list_profiles() and not Path(path).exists()):
+    if not path or "://" in path or (path in list_profiles() and not Path(path).exists()):
+        base = path if path in list_profiles() else "chat"
         raise DocmtError(
-            f"{model} names no server: write a YAML file with profile: {path or 'chat'}, url, source_language and "
+            f"{model} names no profile: write a YAML file with profile: {base}, url, source_language and "
             "target_language, and name that"
         )
+    if "," in path and not Path(path).exists():
+        raise DocmtError(f"{model} is no profile: an ensemble with commas has models of docmt only")
     values = read_yaml(path)
     if not isinstance(values, dict):
         raise DocmtError(f"{path} is no profile: write `option: value` lines, such as url: http://localhost:11434/v1")

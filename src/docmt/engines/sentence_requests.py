@@ -34,10 +34,10 @@ TOKEN_CHARACTERS = 3
 
 
 class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt
-    """No answer for a sentence is a translation."""
+    """No answer of a server for a sentence is a translation."""
 
     def __init__(self, message: str, engine: EngineUse) -> None:
-        """engine: what the server took for it."""
+        """engine: what the answers took."""
         super().__init__(message)
         self.engine = engine
 

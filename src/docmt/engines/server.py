@@ -121,7 +121,10 @@ class Server:
         from docmt.checkpoint.model_directory import read_tokenizer_and_languages  # torch loads slowly
         from docmt.checkpoint.model_names import parse_model_paths
 
-        found = read_tokenizer_and_languages(parse_model_paths(name))[1]
+        try:
+            found = read_tokenizer_and_languages(parse_model_paths(name))[1]
+        except DocmtError as error:
+            raise DocmtError(f"{self.profile.name}, aligner: {error}") from None
         if not all(map(is_same_language, languages, found)):
             raise DocmtError(
                 f"{self.profile.name}: aligner {name} is for {'-'.join(found)}, not {'-'.join(languages)}: name another"

@@ -80,7 +80,7 @@ def _count_document(
         uses[key][number] += 1
     total = most = later = like_first = 0
     for phrase in (each for each in translated if each.total > 1):
-        first = min(chain.from_iterable(phrase.groups), key=lambda each: each.sentence)
+        first = min(chain.from_iterable(phrase.groups), key=lambda each: (each.sentence, each.source))
         counts = uses[keys[first.sentence, first.source]]
         met = {
             group[0].key: {n: min(count, _count_places(forms[n], group[0].key)) for n, count in counts.items()}

@@ -174,12 +174,10 @@ def score_externally(
             locations.append((document, number))
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     answer = _run_metric(config.arguments(), lines, len(rows))
-    limit, lengths = answer.limit, answer.subwords or []
-    if limit is None:
-        names = f"{answer.name} {config.command}".lower()
-        limit = next((size for name, size in _LIMITS.items() if name in names), None)
-        lengths = list(map(_estimate_subwords, rows))
-    too_long = [place for place, length in zip(locations, lengths, strict=False) if limit and length > limit]
+    names = f"{answer.name} {config.command}".lower()
+    limit = answer.limit or next((size for name, size in _LIMITS.items() if name in names), None)
+    lengths = answer.subwords or map(_estimate_subwords, rows)
+    too_long = [place for place, length in zip(locations, lengths, strict=True) if limit and length > limit]
     by_document: list[list[float]] = [[] for _ in sources]
     for (document, _), score in zip(locations, answer.scores, strict=True):
         by_document[document].append(score)
@@ -189,7 +187,7 @@ def score_externally(
     return ExternalScore(
         *(answer.name, signature, by_document, made / max(1, reference_size), limit, too_long),
         segment="window" if config.window else "sentence",
-        is_estimated=answer.limit is None,
+        is_estimated=answer.subwords is None,
     )
 
 

@@ -265,6 +265,11 @@ class Evaluation:
         keys = [key for key, each in TEXT_METRICS.items() if each.segment == "sentence" and self.alignment is None]
         return {key: score for key in keys if (score := self.metrics.get(key))}
 
+    def describe_missing_sentences(self) -> str:
+        """Return why there are no `sentence_metrics`."""
+        reason = self.undefined or ("its sentences were aligned" if self.alignment else "name some with --metrics")
+        return f"has no scores of sentences, so none by position: {reason}"
+
     def remarks(self) -> Iterator[str]:
         """Yield which metrics are not defined and why, and what the alignment found."""
         if self.undefined and (names := [METRIC_NAMES[key] for key, score in self.metrics.items() if score is None]):
@@ -274,7 +279,7 @@ class Evaluation:
             yield self.alignment.format()
 
     def to_json(self) -> dict[str, Any]:
-        """Return all but the sufficient statistics as JSON values. `ter` is the score, not the setting."""
+        """Return all but the sufficient statistics as JSON values."""
         scores = dict.fromkeys(TEXT_METRICS) | dict(self.metrics)
         return {
             **asdict(self.config),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TypeAlias
@@ -55,17 +55,18 @@ class AlignmentShares:
     added: int
     """sentences of the translation without a source"""
     merged: int
-    """source lines that share a sentence of the translation with others"""
+    """source sentences that share their translation with others"""
 
     @classmethod
-    def count(cls, beads: Sequence[Sequence[Bead]], ranges: Ranges) -> AlignmentShares:
-        """Count the sentences of documents. ranges: as in `AlignedOutput`."""
-        source, translated = (sum(len(bead[side]) for each in beads for bead in each) for side in (0, 1))
-        omitted, added = (
-            sum(len(bead[side]) for each in beads for bead in each if not bead[1 - side]) for side in (0, 1)
+    def count(cls, beads: Iterable[Bead]) -> AlignmentShares:
+        """Count the sentences of all documents."""
+        sizes = np.array([(len(one), len(other)) for one, other in beads]).reshape(-1, 2)
+        source, translated = sizes.T
+        counts = (
+            *(source, translated, source[translated == 0], translated[source == 0]),
+            source[(source > 1) & (translated > 0)],
         )
-        merged = sum(end - start for each in ranges for start, end in each if end - start > 1)
-        return cls(source, translated, omitted, added, merged)
+        return cls(*(int(each.sum()) for each in counts))
 
     def format(self) -> str:
         """Return the shares as a sentence."""
@@ -81,7 +82,7 @@ class AlignmentShares:
 class AlignedOutput:
     """A translation in units that its reference has, too.
 
-    ranges: [D] source lines of each unit. texts: [D] translation of each unit, which may be empty.
+    ranges: [D] source lines of each unit, which together are all. texts: [D] their translations, which may be empty.
     """
 
     ranges: Ranges
@@ -98,8 +99,8 @@ class AlignedOutput:
         """Return units of whole paragraphs. A unit over the border of two paragraphs joins them."""
         ranges, texts = [], []
         for units, lines, borders in zip(self.ranges, self.texts, paragraphs, strict=True):
-            ends = {end for _, end in borders}
-            cuts = [0, *(number for number, (_, end) in enumerate(units, 1) if end in ends)]
+            between = {line for (_, end), (start, _) in pairwise(borders) for line in range(end, start + 1)}
+            cuts = sorted({0, *(number for number, (start, _) in enumerate(units) if start in between), len(units)})
             ranges.append([(units[first][0], units[last - 1][1]) for first, last in pairwise(cuts)])
             texts.append([" ".join(filter(None, lines[first:last])) for first, last in pairwise(cuts)])
         return AlignedOutput(ranges, texts, self.shares)
@@ -141,16 +142,16 @@ def align_output(sources: Documents, translations: Documents, references: Docume
     languages = source_language, target_language
     lexicon = TermStatistics.from_documents([pairs], languages, 1.0).counts
     lengths = [sum(len(text) for document in side for _, text in document) for side in (pieces, translated)]
-    aligner = _Aligner(lexicon, languages, lengths[1] / max(1, lengths[0]) or 1.0)
+    aligner = _Aligner.from_lexicon(lexicon, languages, lengths[1] / max(1, lengths[0]) or 1.0)
     documents = list(zip(pieces, translated, strict=True))
     beads = [list(aligner.align(*([text for _, text in side] for side in document))) for document in documents]
-    grouped = [_group(rows, *document) for rows, document in zip(beads, documents, strict=True)]
+    grouped = [_group(*each) for each in zip(beads, pieces, translated, map(len, sources), strict=True)]
     ranges, texts = [units for units, _ in grouped], [texts for _, texts in grouped]
     links = [
         {(one[n][0], other[m][0]) for bead in rows for n in bead[0] for m in bead[1]}
         for rows, (one, other) in zip(beads, documents, strict=True)
     ]
-    return AlignedOutput(ranges, texts, AlignmentShares.count(beads, ranges), links)
+    return AlignedOutput(ranges, texts, AlignmentShares.count(chain.from_iterable(beads)), links)
 
 
 def _cut(document: Sequence[str], language: str) -> Lines:
@@ -162,40 +163,46 @@ def _cut(document: Sequence[str], language: str) -> Lines:
     return [(number, text) for number, text in rows if text]
 
 
-def _group(beads: Sequence[Bead], source: Lines, translated: Lines) -> tuple[list[tuple[int, int]], list[str]]:
-    """Return units of whole source lines, and the translation of each."""
-    units: list[tuple[int, int]] = []
-    texts: list[list[str]] = []
-    waiting: list[str] = []
+def _group(
+    beads: Sequence[Bead], source: Lines, translated: Lines, count: int
+) -> tuple[list[tuple[int, int]], list[str]]:
+    """Return units of whole source lines, of which there are `count`, and the translation of each."""
+    if not (beads or count):
+        return [], []
+    starts, end = list[int](), 0
+    texts: list[list[str]] = [[]]  # before the first unit
     for numbers, others in beads:
-        words = [translated[other][1] for other in others]
-        if not numbers:
-            (texts[-1] if texts else waiting).extend(words)
-            continue
-        first, last = source[numbers[0]][0], source[numbers[-1]][0] + 1
-        if units and first < units[-1][1]:
-            units[-1] = units[-1][0], max(last, units[-1][1])
-            texts[-1] += words
-        else:
-            units.append((first, last))
-            texts.append(waiting + words)
-            waiting = []
-    if waiting:  # a document without source sentences
-        units, texts = [(0, 1)], [waiting]
-    return units, [" ".join(words) for words in texts]
+        if numbers and source[numbers[0]][0] >= end:
+            starts.append(source[numbers[0]][0])
+            texts.append([])
+        end = source[numbers[-1]][0] + 1 if numbers else end
+        texts[-1] += [translated[other][1] for other in others]
+    before, *texts = texts if starts else [[], *texts]  # of a document without source sentences
+    texts[0] = before + texts[0]
+    return list(pairwise([0, *starts[1:], count])), [" ".join(words) for words in texts]
 
 
 @dataclass(frozen=True)
 class _Aligner:
     """Aligns the sentences of documents.
 
-    lexicon: number of sentences with a source stem and a stem that translates it. ratio: characters of a translation by
-    character of its source.
+    lexicon: stems that translate each source stem. known: the stems of each side that are in it. functions: stems of
+    the function words of each side. ratio: characters of a translation by character of its source.
     """
 
-    lexicon: Mapping[tuple[str, str], int]
-    languages: tuple[str, str]
+    lexicon: Mapping[str, Sequence[str]]
+    known: tuple[Set[str], Set[str]]
+    functions: tuple[Set[str], Set[str]]
     ratio: float
+
+    @classmethod
+    def from_lexicon(cls, pairs: Iterable[tuple[str, str]], languages: tuple[str, str], ratio: float) -> _Aligner:
+        """Return an aligner for pairs of stems that translate each other."""
+        lexicon = defaultdict[str, list[str]](list)
+        for one, other in pairs:
+            lexicon[one].append(other)
+        source, target = ({stem(word) for word in FUNCTION_WORDS.get(language, ())} for language in languages)
+        return cls(lexicon, (lexicon.keys(), set(chain.from_iterable(lexicon.values()))), (source, target), ratio)
 
     def align(self, source: Sequence[str], translated: Sequence[str]) -> Iterator[Bead]:
         """Yield the beads of a document in order."""
@@ -204,7 +211,7 @@ class _Aligner:
         evidence, known = self._weigh_words(source, translated)
         paid = [np.array([0, *np.cumsum(each)], float) for each in known]
         added = _COSTS[1, 0] * np.arange(size + 1)
-        costs, kinds = np.full((len(source) + 1, size + 1), np.inf), np.zeros((len(source) + 1, size + 1), np.int64)
+        costs, kinds = np.full((len(source) + 1, size + 1), np.inf), np.zeros((len(source) + 1, size + 1), np.int8)
         costs[0], sizes = added, [(0, 1), *_COSTS]
         for row in range(1, len(source) + 1):
             for kind, (many, few) in enumerate(sizes[1:], 1):
@@ -248,28 +255,25 @@ class _Aligner:
 
         That is the logarithm of how much more frequent a word is beside its translation than elsewhere.
         """
-        where = [
-            self._find_words(side, language)
-            for side, language in zip((source, translated), self.languages, strict=True)
-        ]
+        places = [_find_words(*side) for side in zip((source, translated), self.functions, strict=True)]
         evidence = np.zeros((len(source), len(translated)))
-        known = np.zeros(len(source)), np.zeros(len(translated))
-        copied = [(word, word) for word in where[0].keys() & where[1].keys() if len(word) >= _LEAST_LETTERS]
-        for one, other in {*self.lexicon, *copied}:
-            rows, columns = where[0].get(one, []), where[1].get(other, [])
-            if rows and columns:
+        costs = np.zeros(len(source)), np.zeros(len(translated))
+        for one, rows in places[0].items():  # in the order of the text, as sums of floats depend on it
+            others = dict.fromkeys([*self.lexicon.get(one, ()), *[one] * (len(one) >= _LEAST_LETTERS)])
+            for columns in (places[1][other] for other in others if other in places[1]):
                 chance = len(rows) * len(columns) / len(source) / len(translated)
                 evidence[np.ix_(rows, columns)] += min(_MOST_EVIDENCE, max(0.0, -math.log(2 * chance) / 2))
-        for side, (words, counts) in enumerate(zip(where, known, strict=True)):
-            for word in {pair[side] for pair in self.lexicon} & words.keys():
-                counts[words[word]] += _LEAST_UNKNOWN
-        return evidence, known
+        for numbers, known, paid in zip(places, self.known, costs, strict=True):
+            for word in numbers.keys() & known:
+                paid[numbers[word]] += _LEAST_UNKNOWN  # exact in any order
+        return evidence, costs
 
-    def _find_words(self, sentences: Sequence[str], language: str) -> dict[str, list[int]]:
-        """Return the numbers of the sentences with each stem that is no function word."""
-        functions = {stem(word) for word in FUNCTION_WORDS.get(language, ())}
-        places = defaultdict[str, list[int]](list)
-        for number, text in enumerate(sentences):
-            for word in {stem(each) for each in split_words(text)} - functions:
-                places[word].append(number)
-        return places
+
+def _find_words(sentences: Sequence[str], functions: Set[str]) -> dict[str, list[int]]:
+    """Return the numbers of the sentences with each stem that is no function word, in order."""
+    places: dict[str, list[int]] = {}
+    for number, text in enumerate(sentences):
+        for word in dict.fromkeys(map(stem, split_words(text))):
+            if word not in functions:
+                places.setdefault(word, []).append(number)
+    return places

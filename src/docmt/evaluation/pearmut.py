@@ -115,7 +115,7 @@ Answers = dict[tuple[int, int], dict[str, dict[str, tuple[float, float]]]]
 
 
 def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None) -> Comparison:
-    """Return the scores of a campaign. paths: its key, and files of answers, in any order.
+    """Return the scores of a campaign. paths: its key, in any place, and files of answers, the oldest first.
 
     Answers are what Pearmut's dashboard gives to download. The last answer of an annotator counts, and the mean over
     annotators. Items that are not of the campaign (tutorials) are left out.
@@ -197,4 +197,7 @@ def _iterate_answers(
             for letter, answer in annotation.items():
                 if answer.get("score") is not None:
                     errors = sum(_SEVERITIES.get(span.get("severity"), 0) for span in answer.get("error_spans") or ())
-                    yield str(user), item["document"], item["segment"], letter, (float(answer["score"]), errors)
+                    points = float(answer["score"])
+                    if not 0 <= points <= 100:
+                        raise ValueError(f"{points} points")
+                    yield str(user), item["document"], item["segment"], letter, (points, errors)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docmt.core.html_page import escape_text, mark_spans, render_page
+from docmt.documents.segmentation import UNSPACED_SCRIPT
 from docmt.evaluation.metric_config import METRIC_NAMES, MetricConfig
 from docmt.evaluation.metrics import Evaluation, evaluate_documents
 from docmt.evaluation.output_alignment import Documents
@@ -23,6 +24,7 @@ MOST_DOCUMENTS = 20
 MOST_SENTENCES = 40
 """Sentences of a document that are shown; those on which systems agree are left out but for the one before."""
 _COLORS = 6  # of the page
+_WORD = re.compile(rf"{UNSPACED_SCRIPT.pattern}|(?:(?!{UNSPACED_SCRIPT.pattern})\w)+|[^\w\s]")
 _DIFFERENCES = '<p class="less">Row minus column. Bold: p &lt; 0.05, without correction for many tests.</p>'
 
 
@@ -39,9 +41,10 @@ def render_report(
     sources: [D] ids and sentences; references and translations, by system: [D] sentences.
     """
     names = list(systems)
-    comparisons = [compare({name: systems[name] for name in names[first:]}, config) for first in range(len(names) - 1)]
+    rest = range(max(1, len(names) - 1))
+    comparisons = [compare({name: systems[name] for name in names[first:]}, config) for first in rest]
     metric = next((key for key in systems[names[0]].metrics if key in ("d_chrf", "d_chrf_pp")), "d_chrf")
-    label, scores = METRIC_NAMES[metric], _score_documents(translations, references, metric)
+    label, scores = METRIC_NAMES[metric], _score_documents(systems, translations, references, metric)
     spread = scores.max(axis=0) - scores.min(axis=0)
     ranked = [int(number) for number in np.argsort(-spread, kind="stable") if spread[number] > 0][:MOST_DOCUMENTS]
     figures = [_draw_documents(names, label, scores, [id for id, _ in sources]), *_draw_positions(systems, config)]
@@ -60,7 +63,8 @@ def render_report(
 
 
 def _key(number: int) -> str:
-    return f'<span class="key" style="color: var(--{number % _COLORS})"></span> '
+    kind = "key hollow" if number // _COLORS % 2 else "key"
+    return f'<span class="{kind}" style="color: var(--{number % _COLORS})"></span> '
 
 
 def _beside(parts: Iterable[str]) -> list[str]:
@@ -99,10 +103,15 @@ def _matrices(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield _rows(rows)
 
 
-def _score_documents(translations: Mapping[str, Documents], references: Documents, metric: str) -> NDArray[np.float64]:
+def _score_documents(
+    systems: Mapping[str, Evaluation], translations: Mapping[str, Documents], references: Documents, metric: str
+) -> NDArray[np.float64]:
     """Return the d-chrF or d-chrF++ of each document [S, D], which all systems have, whatever is in the tables."""
     config = MetricConfig(names=[METRIC_NAMES[metric]])
-    made = [evaluate_documents(texts, references, config).metrics[metric] for texts in translations.values()]
+    made = [
+        each.metrics.get(metric) or evaluate_documents(translations[name], references, config).metrics[metric]
+        for name, each in systems.items()
+    ]
     return np.array([score.formula(score.by_document(len(references))) for score in made if score is not None])
 
 
@@ -175,10 +184,10 @@ def _draw(
         lines.append(f'<path class="axis" d="M{across(low)} {up(low)}L{across(high)} {up(high)}"/>')
     for number, x, y, ends, label in points:
         color = f"var(--{number % _COLORS})"
+        fill = f'fill="none" stroke="{color}"' if number // _COLORS % 2 else f'fill="{color}" fill-opacity=".7"'
         bar = f'<path stroke="{color}" d="M{across(x)} {up(ends[0])}V{up(ends[1])}"/>' if ends else ""
         lines.append(
-            f'<g>{bar}<circle cx="{across(x)}" cy="{up(y)}" r="4" fill="{color}" fill-opacity=".7"/>'
-            f"<title>{escape_text(label)}</title></g>"
+            f'<g>{bar}<circle cx="{across(x)}" cy="{up(y)}" r="4" {fill}/><title>{escape_text(label)}</title></g>'
         )
     svg = f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img">{"".join(lines)}</svg>'
     return f"<figure><figcaption>{escape_text(title)}</figcaption>{svg}</figure>"
@@ -211,7 +220,7 @@ def _list_sentences(names: Sequence[str], sides: Sequence[Sequence[str]]) -> Ite
         marks = [[span for left, _ in spans for span in left], *(right for _, right in spans)]
         texts = [escape_text(source), escape_text(reference), *map(mark_spans, (first, *others), marks)]
         cells = (
-            f'<p dir="auto"><span class="less">{label}</span><br>{text}</p>'
+            f'<p dir="auto"><span class="less" dir="auto">{label}</span><br>{text}</p>'
             for label, text in zip(labels, texts, strict=True)
         )
         yield f'<div class="sentence">{"".join(cells)}</div>'
@@ -219,7 +228,7 @@ def _list_sentences(names: Sequence[str], sides: Sequence[Sequence[str]]) -> Ite
 
 def _find_differences(one: str, other: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
     """Return the characters of words that differ, in each of two texts."""
-    words = [list(re.finditer(r"\w+|[^\w\s]", text)) for text in (one, other)]
+    words = [list(_WORD.finditer(text)) for text in (one, other)]
     left, right = ([word[0] for word in side] for side in words)
     matcher = SequenceMatcher(None, left, right, autojunk=False)
     spans: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])

@@ -59,7 +59,7 @@ class SignificanceConfig:
     test: Literal["randomization", "bootstrap", "sign"] = "randomization"
     """significance test: approximate randomization, paired bootstrap or sign test"""
     resample: Literal["documents", "sentences"] = "documents"
-    """segments to resample (d-BLEU and d-chrF always resample documents)"""
+    """segments to resample (scores of documents and paragraphs always resample documents)"""
     samples: int = ranged(10_000, 100, 1_000_000)
     """random samples of the test and of the confidence intervals"""
     seed: int = ranged(12345, 0, 2**32 - 1)
@@ -358,8 +358,8 @@ class Comparison:
 def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None = None) -> Comparison:
     """Compare the first system with the others in every metric.
 
-    systems: by name, evaluated with equal settings on the same references. d-BLEU and d-chrF always resample
-    documents; other metrics resample what `config` says.
+    systems: by name, evaluated with equal settings on the same references. Metrics of documents and paragraphs always
+    resample documents; those of sentences resample what `config` says.
     Raises DocmtError for fewer than two systems, evaluations that differ in settings or references, and a single
     document.
     """
@@ -422,7 +422,7 @@ def _segment_rows(key: str, evaluations: Sequence[Evaluation], config: Significa
 
 def _segment_kind(metric: str, config: SignificanceConfig) -> str:
     """Return the kind of segment that is resampled for a metric: sentence or document."""
-    return "sentence" if config.resample == "sentences" and SEGMENTS[metric] != "document" else "document"
+    return "sentence" if config.resample == "sentences" and SEGMENTS[metric] == "sentence" else "document"
 
 
 def _format_cell(score: MetricScore | None, outcome: Outcome | None) -> str:
@@ -494,9 +494,7 @@ def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceCo
     for system, evaluation in systems.items():
         metrics = evaluation.sentence_metrics()
         if not metrics:
-            raise DocmtError(
-                f"{system} has no scores of sentences, so none by position: {evaluation.undefined or 'aligned'}"
-            )
+            raise DocmtError(f"{system} {evaluation.describe_missing_sentences()}")
         documents = next(iter(metrics.values())).documents
         numbers = bucket_numbers(np.arange(len(documents)) - np.searchsorted(documents, documents) + 1)
         for number in np.unique(numbers).tolist():

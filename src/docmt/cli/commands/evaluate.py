@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.checking.languages import detect_language
+from docmt.cli.alignment_errors import report_alignment_errors
 from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
 from docmt.cli.evaluation_reports import ReportOptions, ScoredTexts, report_answers, write_reports
 from docmt.cli.model_arguments import (
@@ -38,7 +39,6 @@ from docmt.cli.model_arguments import (
     check_unique,
     is_model_path,
     load_engine,
-    load_translator,
     log_use,
     read_languages,
     short_names,
@@ -47,7 +47,7 @@ from docmt.cli.options import Parser, changed
 from docmt.cli.output import Report, print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory
-from docmt.core.plain_text import STANDARD, align_columns, escape_markdown, markdown_table, write_text
+from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import is_terminal, progress
 from docmt.core.settings import format_flag, option
 from docmt.data.instances import cut_dbleu_units
@@ -67,7 +67,6 @@ from docmt.evaluation import (
     score_externally,
     scores_by_position,
 )
-from docmt.evaluation.alignment_error import AlignedPair, AlignmentScore, read_alignments, score_alignments
 from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES
 from docmt.evaluation.metrics import check_document_counts, read_aligned_documents
 from docmt.evaluation.output_alignment import Documents, Ranges
@@ -77,7 +76,7 @@ from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translation, Translator
+    from docmt.decoding import Translation
     from docmt.decoding.document_translator import DocumentTranslator
 
 _log = logging.getLogger(__name__)
@@ -278,7 +277,10 @@ def run(arguments: Sequence[str]) -> int:
         return report_answers(options)
     systems = options.named_systems()
     if options.aer:
-        return report_alignment_errors(options, systems)
+        for system in systems:
+            if not system.is_model:
+                raise DocmtError(f"{system.path} is a file, but --aer reads the attention of models: name models only")
+        return report_alignment_errors(options, {system.name: system.path for system in systems})
     _check(options, systems)
     command = _read(options, systems)
     try:
@@ -294,7 +296,7 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     models = [system.path for system in systems if system.is_model]
     files = [system.path for system in systems if not system.is_model]
     several, protocol, metric = len(systems) > 1, options.metrics.protocol, options.external.command
-    model_options = ["output", "device", "precision", "batch_tokens"]
+    model_options = ["output", "device", "precision", "batch_tokens", "protect"]
     model_options += [] if options.needs_source or options.report_files else ["source"]
     if not models and (unused := changed(options, *model_options, "search", "context")):
         names = ", ".join(format_flag(name) for name in unused)
@@ -400,12 +402,10 @@ def translate_corpus(
 
     unit: "instance" or "document", which is translated separately. names: names of the documents for messages.
     """
-    if unit == "instance":
-        if is_endpoint(system.path):
-            raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
-        instances = [cut_units(translator, document) for document in corpus]
-    else:
-        instances = [[(0, len(document.source))] for document in corpus]
+    if unit == "instance" and is_endpoint(system.path):
+        raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
+    is_cut = unit == "instance"
+    instances = [cut_units(translator, each) if is_cut else [(0, len(each.source))] for each in corpus]
     sources = [group_by_unit([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
     results = map_or_report(sources, names, partial(_translate_units, translator), system.report.failures)
     hypotheses, miscounted = [], []
@@ -523,9 +523,7 @@ def _score_by_position(
     """
     defined = {name: scores for name, scores in evaluations.items() if scores.sentence_metrics()}
     remarks = [
-        f"{name} has no scores of sentences, so none by position: {scores.undefined or 'its sentences were aligned'}"
-        for name, scores in evaluations.items()
-        if name not in defined
+        f"{name} {scores.describe_missing_sentences()}" for name, scores in evaluations.items() if name not in defined
     ]
     if not defined:
         failures.append(remarks[0])
@@ -556,45 +554,3 @@ def _log_how_to_continue(command: EvaluateRun) -> None:
         reference = "" if command.options.reference else f" --reference {shlex.quote(str(command.options.source))}"
         advice = f"continue with --systems {names}{reference}"
     _log.warning(f"complete: {', '.join(system.output for system in written)}; {advice}")
-
-
-def report_alignment_errors(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> int:
-    """Print the alignment error rate of each model on the pairs of `options.aer`. Return the exit status.
-
-    Raises DocmtError for files of translations, which have no attention, and for options without effect.
-    """
-    for system in systems:
-        if not system.is_model:
-            raise DocmtError(f"{system.path} is a file, but --aer reads the attention of models: name models only")
-    others = ("source", "reference", "glossaries", "output", "by_position", "search", "metrics")
-    if unused := changed(options, *others, "significance", "external", "html", "export_pearmut"):
-        names = ", ".join(format_flag(name) for name in unused)
-        raise DocmtError(f"--aer has no use for {names}: leave it out (it aligns the sentence pairs of its file)")
-    check_outputs(options.json, options.markdown, inputs=[options.aer])
-    pairs = read_alignments(Path(str(options.aer)))
-    check_models([system.path for system in systems], options.context, options.search)
-    rows, entries = [["system", "AER", "precision", "recall", "links"]], []
-    for system in systems:
-        score = _score_links(load_translator(options, system.path), pairs)
-        percent = [f"{100 * value:.1f}" for value in (score.aer, score.precision, score.recall)]
-        rows.append([system.name, *percent, f"{score.links:,}"])
-        entries.append({"name": system.name, "path": system.path, **score.to_json()})
-    page = "\n".join(markdown_table([[escape_markdown(row[0]), *row[1:]] for row in rows])) + "\n"
-    write_results(options, {"gold": options.aer, "sentences": len(pairs), "systems": entries}, page)
-    print_table(options, "\n".join(align_columns(rows)))
-    return 0
-
-
-def _score_links(translator: Translator, pairs: Sequence[AlignedPair]) -> AlignmentScore:
-    """Return the score of the mutual links. Each sentence pair is a document of its own."""
-    documents = [
-        (Document.from_sentences([" ".join(pair.source)]), Document.from_sentences([" ".join(pair.target)]))
-        for pair in pairs
-    ]
-    aligned = translator.align(translator.score_all(documents))
-    links = [
-        pair.match((link.source, link.target) for link in links if link.mutual)
-        for pair, translation in zip(pairs, aligned, strict=True)
-        for links in translation.alignments()
-    ]
-    return score_alignments(pairs, links)

@@ -175,7 +175,9 @@ def _inspect_attention(options: InspectOptions) -> int:
         numbers |= {"documents": len(inspected), "sentences": sentences, **report.to_json()}
         _write_report(options, f"{counts}, {kind} translations\n\n{report.format()}", numbers)
         if options.figure:
-            _log.info("%s", _draw_attention(options.figure, translator, inspected[0]))
+            draw = partial(_draw_attention, options.figure, translator, inspected[0])
+            if drawn := call_or_report(document_name(options.source, inspected[0]), draw, failures.failures):
+                _log.info("%s", drawn)
     return failures.log(len(corpus), len(inspected), "documents", "inspected")
 
 
