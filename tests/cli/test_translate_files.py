@@ -138,7 +138,8 @@ def test_several_formats_keep_their_names(run, page, tmp_path):
     assert outcome.status == 2
     assert "broken.docx" in outcome.err and "Traceback" not in outcome.err
     assert outcome.err.endswith(
-        "page.html.partial (and 2 others) is for --resume, which translates only documents that failed: delete it otherwise\n"
+        "page.html.partial (and 2 others) is for --resume, which translates only documents that failed: "
+        "delete it otherwise\n"
     )
     names = {path.name for path in (tmp_path / "out").iterdir() if path.suffix != ".partial"}  # --resume reads those
     assert names == {"film.srt", "page.html", "text.txt"}

@@ -58,7 +58,7 @@ def contents(text):
         ("[not a link] (x)", "[not a link] (x)", []),
         ("see ![](i.png) and [](b.md).", "see and .", ["![](i.png)", "[", "](b.md)"]),
         ("*a [b*](x)", "*a b*", ["[", "](x)"]),
-        ("text[^1] and <https://a.b> <b>bold</b>", "text and bold", ["[^1]", "<https://a.b>", "<b>", "</b>"]),
+        ("text[^1] and <https://a.b> <b>bold</b>", "text and <https://a.b> bold", ["[^1]", "<b>", "</b>"]),
         ("mass $a*b*c$ is", "mass is", ["$a*b*c$"]),
         ("costs $5 and $6", "costs $5 and $6", []),
         (r"\*a\* &amp; &lt;b \[x\]", "*a* & <b [x]", []),

@@ -206,7 +206,8 @@ def _log_partial(writers: Iterable[TranslationWriter]) -> None:
     if paths := [writer.partial for writer in writers if writer.partial]:
         count = len(paths) - 1
         others = f" (and {count} {'other' if count == 1 else 'others'})" if count else ""
-        _log.warning(f"{paths[0]}{others} is for --resume, which translates only documents that failed: delete it otherwise")
+        advice = "which translates only documents that failed: delete it otherwise"
+        _log.warning(f"{paths[0]}{others} is for --resume, {advice}")
 
 
 def _check_formats(options: TranslateOptions, formats: Iterable[str]) -> None:
