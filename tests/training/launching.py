@@ -1,14 +1,13 @@
-"""Trainings in several processes of this machine, as torchrun starts them."""
+"""Trainings in several processes of this machine, as torchrun starts them; as a program, one of the processes."""
 
-import multiprocessing
+import json
 import os
 import socket
 import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
-from docmt.training import train
-
-FORK = multiprocessing.get_context("fork")  # a new Python would import torch for seconds
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -51,29 +50,30 @@ def train_all(configs, count, folder, resume=False):
 
     The batches of an update are those of the configurations, which are written for one process.
     """
-    jobs, port = [], free_port()
+    jobs = []
     for config in configs:
         batches = config.batches.gradient_accumulation
         if not resume:
             assert batches % count == 0
             config = replace(config, batches=replace(config.batches, gradient_accumulation=batches // count))
-        jobs.append(config)
+        jobs.append(config.to_dict())
+    path = folder / "jobs.json"
+    path.write_text(json.dumps({"jobs": jobs, "resume": resume}))
+    for status, errors in finish(start([sys.executable, __file__, str(path)], count), timeout=900):
+        assert status == 0, errors
 
-    def work(rank, output):
-        os.dup2(output.fileno(), 2)
-        os.environ.update(variables_of(rank, count, port))
-        for job in jobs:
-            train(job, resume=resume)
 
-    outputs = [(folder / f"errors of {rank}").open("w+") for rank in range(count)]
-    processes = [FORK.Process(target=work, args=pair) for pair in enumerate(outputs)]
-    for process in processes:
-        process.start()
-    try:
-        for process, output in zip(processes, outputs, strict=True):
-            process.join(900)
-            output.seek(0)
-            assert process.exitcode == 0, output.read()
-    finally:
-        for process in processes:
-            process.kill()
+def main(path):
+    """Train the jobs of a file."""
+    import torch
+
+    from docmt.training import TrainConfig, train
+
+    torch.set_num_threads(1)
+    values = json.loads(Path(path).read_text())
+    for job in values["jobs"]:
+        train(TrainConfig.from_dict(job), resume=values["resume"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
