@@ -524,7 +524,7 @@ def test_documents_that_failed_are_tried_again(models, tmp_path, monkeypatch):
         for again in ([], ["--resume"]):
             told = call(*command, *again)
             assert told.status == 2
-            assert "1 of 2 documents have lines with error in" in told.err
+            assert "1 of 2 documents are not wholly translated: " in told.err
             assert (f"{tmp_path}/to/in.jsonl lacks documents that failed: translating it again" in told.err) == bool(
                 again
             )
@@ -534,7 +534,7 @@ def test_documents_that_failed_are_tried_again(models, tmp_path, monkeypatch):
     (tmp_path / "to" / "in.jsonl").write_text("mine\n")
     told = call(*command, "--resume")
     assert (told.status, (tmp_path / "to" / "in.jsonl").read_text()) == (2, "mine\n")
-    assert "1 of 2 documents have lines with error in" in told.err
+    assert "1 of 2 documents are not wholly translated: " in told.err
     (tmp_path / "to" / "in.jsonl").write_text(lacking)
     (tmp_path / "to" / "whole.txt").write_text("mine\n")
     told = call(*command, "--resume")

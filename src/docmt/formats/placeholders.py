@@ -44,8 +44,10 @@ _PLACEHOLDERS = ("own pattern", "template tag", "tag", "placeholder", "message p
 """Kinds of protected text that are codes. The others are protected in the sentences."""
 _IN_SENTENCES = ("own pattern", "template tag", "placeholder")
 """Kinds that are protected in the sentences also."""
-_SILENT = re.compile(r"\{[%#/:@]|\{\{[{~-]?[#/^!>&]|<[%?](?!=)|</?#|\[[a-z]|[\[\]]-|[\[\]]\d|:[\w+-]+:$")
-"""Beginning of placeholders that stand for no word: tags of blocks, numbers of plural forms, emoji."""
+_SILENT = re.compile(
+    r"\{[%#/:@]|\{\{[{~-]?[#/^!>&]|<[%?](?!=)|</?#|</?[A-Za-z][\w.-]*[\s/>]|\[[a-z]|[\[\]]-|[\[\]]\d|:[\w+-]+:$"
+)
+"""Beginning of codes that stand for no word: elements, tags of blocks, numbers of plural forms, emoji."""
 
 _WORDS = re.compile(r"[^\W_](?:[^\W_]|[ .,;!?'’\"-])*")
 """Text that has no placeholders."""
