@@ -43,6 +43,12 @@ def describe_texts(protect: list[str] | str, terms: TermMatcher | None, memory: 
     }
 
 
+def check_targets(document: PreparedDocument, targets: Sequence[str]) -> None:
+    """Raise DocmtError for more translations than sentences."""
+    if len(targets) > len(document.whole):
+        raise DocmtError(f"{len(document.whole)} sentences cannot have {len(targets)} translations. Give fewer.")
+
+
 class OpenTranslation(Protocol):
     """A document that is translated in several calls of `translate_next`."""
 

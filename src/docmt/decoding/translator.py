@@ -25,7 +25,7 @@ from docmt.core.settings import MANY, check_choice, check_number, format_flag, q
 from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
 from docmt.decoding.document_stream import DocumentStream, translate_documents, translate_next
-from docmt.decoding.document_translator import DocumentTranslator, Preparable, describe_texts
+from docmt.decoding.document_translator import DocumentTranslator, Preparable, check_targets, describe_texts
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
 from docmt.decoding.logits import count_copies
@@ -311,8 +311,7 @@ class Translator(DocumentTranslator):
         `stream_parts` translates the rest, and sees them as it sees its own translations. Raises DocmtError for more
         translations than sentences.
         """
-        if len(targets) > len(document.whole):
-            raise DocmtError(f"{len(document.whole)} sentences cannot have {len(targets)} translations. Give fewer.")
+        check_targets(document, targets)
         pairs = zip(document.words, document.divide_targets(self.encode(targets, "target")), strict=False)
         return ResumePoint(len(targets), [[translation] for words, translation in pairs if words], is_supplied=True)
 

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeAlias
 from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
 from docmt.core.settings import check_choice
-from docmt.decoding.document_translator import DocumentTranslator, Preparable, describe_texts
+from docmt.decoding.document_translator import DocumentTranslator, Preparable, check_targets, describe_texts
 from docmt.decoding.long_sentences import Links, align_selected, count_missing
 from docmt.decoding.search_config import between_steps
 from docmt.decoding.term_search import Scores
@@ -104,8 +104,7 @@ class EndpointTranslator(DocumentTranslator):
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """See `DocumentTranslator.resume_after`."""
-        if len(targets) > len(document.whole):
-            raise DocmtError(f"{len(document.whole)} sentences cannot have {len(targets)} translations. Give fewer.")
+        check_targets(document, targets)
         seen = list(targets)[max(len(targets) - self.profile.context.sentences, 0) :]
         return ResumePoint(len(targets), [[list(text.encode())] for text in seen], is_supplied=True)
 

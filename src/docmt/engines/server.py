@@ -95,15 +95,15 @@ class Server:
             answer = self.client.post(path, body, cancelled)
         except RefusedRequest as error:
             self._count(Answer(""))
-            self.refused += 1
+            with self.lock:
+                self.refused += 1
             if self.refused < _MOST_REFUSED:
                 raise
             advice = "see what the server says and correct the profile"
             raise EngineUnavailable(f"{self.profile.name} takes no request: {error}: {advice}") from None
-        self.refused = 0
         self._count(answer)
         with self.lock:
-            self.failures, self.answers[key] = 0, answer
+            self.refused, self.failures, self.answers[key] = 0, 0, answer
             if len(self.answers) > _MOST_ANSWERS:
                 self.answers.popitem(last=False)
         return answer, True
