@@ -171,7 +171,8 @@ def reachable(settings):
 @pytest.mark.parametrize("settings", [PrepareConfig, TrainConfig, SearchConfig, MetricConfig, InputConfig])
 def test_every_number_of_every_command_has_a_finite_range(settings):
     for each in reachable(settings):
-        kinds = typing.get_type_hints(each)
+        hints = typing.get_type_hints(each)
+        kinds = {one.name: hints[one.name] for one in dataclasses.fields(each)}
         # (Each of these is checked when the settings are made.)
         several = [name for name, kind in kinds.items() if {int, float} & set(typing.get_args(kind))]
         assert set(several) <= {"source_language_ids", "target_language_ids"}
