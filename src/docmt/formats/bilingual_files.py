@@ -22,7 +22,7 @@ from string import Template
 from docmt.formats.language_codes import format_language_tag, text_direction
 from docmt.formats.marked_text import VISIBLE
 from docmt.formats.unit_documents import Review
-from docmt.formats.units import Code, Unit
+from docmt.formats.units import SPACE, Code, Unit
 from docmt.formats.xml_tree import escape_text
 
 Span = tuple[int, int]
@@ -104,7 +104,7 @@ def _cut_tokens(unit: Unit, spans: Iterable[Span]) -> list[list[Token]]:
         left = bisect_left(borders, stop, 1) - 1
         right = min(bisect_right(borders, stop), len(pieces)) - 1
         codes = by_offset.get(stop, [])
-        count = _count_left(codes, is_sentence=left % 2 == 1)
+        count = _count_left(codes, left % 2 == 1, right % 2 == 1)
         pieces[left] += codes[:count]
         pieces[right] += codes[count:]
         if number + 1 < len(stops):
@@ -112,10 +112,14 @@ def _cut_tokens(unit: Unit, spans: Iterable[Span]) -> list[list[Token]]:
     return pieces
 
 
-def _count_left(codes: Sequence[Code], is_sentence: bool) -> int:
-    """Return how many of the codes at a border go to the piece before it: ends of pairs, and marks of a sentence."""
+def _count_left(codes: Sequence[Code], is_sentence: bool, meets_sentence: bool) -> int:
+    """Return how many of the codes at a border go to the piece before it: ends of pairs, and marks of a sentence.
+
+    Of two sentences that meet there, one that carries the space between them belongs to the second.
+    """
     for number, code in enumerate(codes):
-        if code.kind == "open" or (code.kind == "single" and not is_sentence):
+        is_second = not is_sentence or (meets_sentence and code.content.startswith(SPACE))
+        if code.kind == "open" or (code.kind == "single" and is_second):
             return number
     return len(codes)
 
