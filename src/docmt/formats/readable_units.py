@@ -70,6 +70,18 @@ class ReadableUnit:
         """Return where a place of the text of `unit` is in the text of the original."""
         return self._cuts.move(place)
 
+    def list_placeholders(self, span: Span) -> list[str]:
+        """Return the ids of the codes of the original that are text there. span: characters of `unit`."""
+        return [self.original.codes[self.indices[number]].id for number, _ in self._find_inside(*span)]
+
+    def _find_inside(self, first: int, last: int) -> Iterator[tuple[int, Span]]:
+        """Yield the number and the characters of each placeholder between two places of `unit`."""
+        begin = bisect_left(self.spans, (first - 1,))  # with a space before
+        for number in range(begin, bisect_left(self.spans, (last,))):
+            start, end = _strip(self.unit.text, self.spans[number])
+            if first <= start and end <= last:
+                yield number, (start, end)
+
     def project(self, passages: Sequence[Passage]) -> tuple[Unit, list[Span], list[Code]]:
         """Return the translated unit with all codes, the characters of its sentences, and codes without a place.
 
@@ -106,11 +118,8 @@ class ReadableUnit:
     def _find(self, passage: Passage, shift: int) -> Iterator[tuple[int, Span | None]]:
         """Yield each placeholder of a passage, and its characters in the target, moved; None: it is not there."""
         contents: dict[str, deque[int]] = {}
-        first = bisect_left(self.spans, (passage.start - 1,))  # with a space before
-        for number in range(first, bisect_left(self.spans, (passage.end,))):
-            start, end = _strip(self.unit.text, self.spans[number])
-            if passage.start <= start and end <= passage.end:
-                contents.setdefault(self.unit.text[start:end], deque()).append(self.indices[number])
+        for number, span in self._find_inside(passage.start, passage.end):
+            contents.setdefault(self.unit.text[slice(*span)], deque()).append(self.indices[number])
         pattern = "|".join(map(re.escape, sorted(contents, key=len, reverse=True)))
         for match in re.finditer(pattern, passage.target) if contents else ():
             if indices := contents[match[0]]:
