@@ -151,11 +151,11 @@ def _show_placeholders(group: _Group, unit: BilingualUnit) -> _Group:
                 shown.append(SPACE)
         return shown
 
-    sides = (
+    now, around, new = (
         [replace(each, source=show(each.source, True), target=show(each.target)) for each in side]
         for side in (group.now, group.around, group.new)
     )
-    return _Group(group.numbers, *sides, group.size)
+    return replace(group, now=now, around=around, new=new)
 
 
 def _compare(group: _Group, first: int, language: str) -> Iterator[Change]:
