@@ -159,18 +159,11 @@ class ReadableUnit:
     def _restore_breaks(self, unit: Unit) -> tuple[Unit, _Cuts]:
         """Return a unit whose breaks after placeholders are as in the original, and the spaces that it has no more."""
         names = {code.id for code in self.original.codes if code.follows_space}
-        breaks = [code for code in unit.codes if code.is_space and code.id in names]
-        spans = [(each.offset, each.offset + 1) for each in breaks if unit.text[each.offset :][:1] == SPACE]
+        places = [each.offset for each in unit.codes if each.is_space and each.id in names]
+        spans = [(place, place + 1) for place in places if unit.text[place : place + 1] == SPACE]
         cuts = _Cuts(spans)
-        codes = (
-            replace(
-                each,
-                offset=cuts.move(each.offset),
-                is_space=each.is_space and each.id not in names,
-                follows_space=each.id in names,
-            )
-            for each in unit.codes
-        )
+        moved = (replace(each, offset=cuts.move(each.offset)) for each in unit.codes)
+        codes = (replace(each, is_space=False, follows_space=True) if each.id in names else each for each in moved)
         return replace(unit, text=_cut(unit.text, spans), codes=tuple(codes)), cuts
 
 

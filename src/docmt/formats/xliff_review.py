@@ -14,7 +14,7 @@ from docmt.documents import sentence_spans
 from docmt.formats.bilingual_files import BilingualUnit, CodeTable
 from docmt.formats.language_codes import is_same_language
 from docmt.formats.placeholders import tidy_spaces
-from docmt.formats.units import SPACE, Code, Unit
+from docmt.formats.units import SPACE, Unit
 from docmt.formats.xliff_exchange import (
     Mark,
     XliffPiece,
@@ -128,27 +128,28 @@ def _show_placeholders(group: _Group, unit: BilingualUnit) -> _Group:
     """Return a group whose placeholders are text, as models read them."""
     table = CodeTable()
     table.add(unit.source)
-    codes = {number: code for code, number in table.numbers.items()}
     ids = {id for number in group.numbers for id in unit.sentences[number].placeholders}
+    chosen = {number: code for code, number in table.numbers.items() if code.id in ids}
+    breaks = {number for code, number in table.numbers.items() if code.follows_space}
 
     def show(tokens: Sequence[str | Mark], is_source: bool = False) -> list[str | Mark]:
-        text, placed, shown = "", list[Code](), list[str | Mark]()
-        for token in tokens:
-            if isinstance(token, str):
-                text += token
-            elif (code := codes.get(token.number)) and code.id in ids:
-                placed.append(replace(code, offset=len(text)))
-        new = Unit(text, tuple(placed))
+        starts = accumulate((len(each) if isinstance(each, str) else 0 for each in tokens), initial=0)
+        codes = tuple(
+            replace(chosen[each.number], offset=start)
+            for each, start in zip(tokens, starts, strict=False)
+            if isinstance(each, Mark) and each.number in chosen
+        )
+        new = Unit(get_text(tokens), codes)
         contents = deque((new if is_source else tidy_spaces(new, unit.source)).codes)
-        for token in tokens:
-            code = codes.get(token.number) if isinstance(token, Mark) else None
-            if code and code.id in ids:
-                content = contents.popleft().content
-                shown.append(content if get_text(shown) else content.lstrip(SPACE))
-                continue
-            shown.append(token)
-            if code and code.follows_space and get_text(shown)[-1:] not in ("", SPACE):
-                shown.append(SPACE)
+        shown, last = list[str | Mark](), ""
+        for each in tokens:
+            if isinstance(each, Mark) and each.number in chosen:
+                each = contents.popleft().content.lstrip(SPACE * (not last))
+            elif isinstance(each, Mark) and each.number in breaks and last not in ("", SPACE):
+                shown.append(each)
+                each = SPACE
+            shown.append(each)
+            last = each[-1] if isinstance(each, str) and each else last
         return shown
 
     now, around, new = (
