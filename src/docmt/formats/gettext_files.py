@@ -74,7 +74,7 @@ class GettextFile(UnitFile):
 
     def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
         super().__init__()
-        self._data, self._path, self._protect = data, path, config.protect
+        self._data, self._path, self._protect = data, path, config.patterns
         self._mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
         match = _CHARSET.search(data)
         self._charset = match[1].decode() if match and match[1] != b"CHARSET" else "utf-8"

@@ -69,7 +69,7 @@ class JobConfig:
     active: int = 4
     """short jobs of an owner that are translated at once, and long ones; the others wait"""
     files: FileLimits = field(default_factory=FileLimits)
-    protect: tuple[str, ...] = ()
+    protect: tuple[str, ...] | None = ()
     """patterns of text that stays as it is"""
 
 
