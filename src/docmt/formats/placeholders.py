@@ -94,6 +94,11 @@ def is_readable(content: str, protect: Sequence[str] = ()) -> bool:
     return bool(bare) and not _SILENT.match(bare) and find_placeholders(bare, protect) == [(0, len(bare))]
 
 
+def is_placeholder(text: str) -> bool:
+    """Return whether a text is one placeholder of a program's string."""
+    return [span for span, _, is_sign in find_protected(text, in_messages=True) if not is_sign] == [(0, len(text))]
+
+
 def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequence[str] = ()) -> Unit:
     """Return the unit of a program's string with its placeholders as codes. It renders as before.
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 from docmt.core.errors import DocmtError
 from docmt.documents import sentence_spans
-from docmt.formats.bilingual_files import BilingualUnit
+from docmt.formats.bilingual_files import BilingualUnit, CodeTable, make_key
 from docmt.formats.language_codes import is_same_language
+from docmt.formats.placeholders import tidy_spaces
+from docmt.formats.readable_units import make_readable
+from docmt.formats.units import Code, Unit
 from docmt.formats.xliff_exchange import (
     Mark,
     XliffPiece,
@@ -47,11 +50,15 @@ class _Group:
 
 
 def find_changes(
-    units: Sequence[BilingualUnit], reviewed: XliffTargets, source_language: str, target_language: str
+    units: Sequence[BilingualUnit],
+    reviewed: XliffTargets,
+    source_language: str,
+    target_language: str,
+    protect: Sequence[str] | None = (),
 ) -> tuple[list[Change], list[str]]:
     """Return the changes of sentences, and why other translations are left out.
 
-    units: of the document, with its present translations.
+    units: of the document, with its present translations. protect: see `make_readable`.
     Raises DocmtError for the XLIFF file of another document, or in other languages.
     """
     stated, languages = (reviewed.source_language, reviewed.target_language), (source_language, target_language)
@@ -64,6 +71,8 @@ def find_changes(
     first, is_known = 0, False
     for unit, (name, now) in zip(units, present.items(), strict=True):
         if unit.sentences and (new := reviewed.units.get(name)):
+            if placeholders := _find_placeholders(unit.source, protect):
+                now, new = (_show(each, placeholders) for each in (now, new))
             groups, reasons = _match(now, new)
             is_known = is_known or bool(groups)
             for group in groups:
@@ -80,6 +89,35 @@ def find_changes(
             " server has that no longer, docmt merge puts the translations into the original file."
         )
     return changes, problems
+
+
+def _find_placeholders(unit: Unit, protect: Sequence[str] | None) -> dict[int, str]:
+    """Return the contents of the codes that are text of sentences, by their numbers."""
+    table = CodeTable()
+    table.add(unit)
+    codes = [unit.codes[index] for index in make_readable(unit, protect).indices]
+    return {table.numbers[make_key(code)]: code.content for code in codes}
+
+
+def _show(unit: XliffUnit, placeholders: Mapping[int, str]) -> XliffUnit:
+    """Return a unit with its placeholders as text, in the translation with spaces where it needs them."""
+    pieces = []
+    for piece in unit.pieces:
+        source = [placeholders.get(each.number, each) if isinstance(each, Mark) else each for each in piece.source]
+        codes, target = list[Code](), get_text(piece.target)
+        length = 0
+        for number, each in enumerate(piece.target):
+            if isinstance(each, Mark):
+                codes.append(Code(length, "single", str(number), placeholders.get(each.number, "")))
+            else:
+                length += len(each)
+        tokens = list[str | Mark]()
+        for part in tidy_spaces(Unit(target, tuple(codes))).segments():
+            tokens.append(part if isinstance(part, str) else part.content)
+            if isinstance(part, Code) and (mark := piece.target[int(part.id)]).number not in placeholders:
+                tokens.append(mark)
+        pieces.append(replace(piece, source=source, target=[each for each in tokens if each]))
+    return replace(unit, pieces=pieces)
 
 
 def _match(now: XliffUnit, new: XliffUnit) -> tuple[list[_Group], list[str]]:

@@ -246,7 +246,7 @@ class DocumentJobs:
         pairs = [(job.find_source(number), target) for number, target in targets.items()]
         for number, target in targets.items():
             encode_utf8(target, f"sentence {number}")
-        findings = await asyncio.to_thread(check_pairs, pairs, job.facts)
+        findings = await asyncio.to_thread(check_pairs, pairs, job.facts, self._engine.patterns or ())
         edits = list(zip(targets, targets.values(), findings, strict=True))
         return self._change(id, owner, {"edits": edits, "retranslate": retranslate}, versions)
 
