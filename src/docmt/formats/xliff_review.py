@@ -104,19 +104,17 @@ def _show(unit: XliffUnit, placeholders: Mapping[int, str]) -> XliffUnit:
     pieces = []
     for piece in unit.pieces:
         source = [placeholders.get(each.number, each) if isinstance(each, Mark) else each for each in piece.source]
-        codes, target = list[Code](), get_text(piece.target)
-        length = 0
-        for number, each in enumerate(piece.target):
+        marks, codes, length = dict[str, Mark](), list[Code](), 0
+        for each in piece.target:
             if isinstance(each, Mark):
-                codes.append(Code(length, "single", str(number), placeholders.get(each.number, "")))
-            else:
-                length += len(each)
-        tokens = list[str | Mark]()
-        for part in tidy_spaces(Unit(target, tuple(codes))).segments():
-            tokens.append(part if isinstance(part, str) else part.content)
-            if isinstance(part, Code) and (mark := piece.target[int(part.id)]).number not in placeholders:
-                tokens.append(mark)
-        pieces.append(replace(piece, source=source, target=[each for each in tokens if each]))
+                codes.append(Code(length, "single", str(len(codes)), placeholders.get(each.number, "")))
+                marks[codes[-1].id] = each
+            length += len(each) if isinstance(each, str) else 0
+        target = list[str | Mark]()
+        for part in tidy_spaces(Unit(get_text(piece.target), tuple(codes))).segments():
+            target += [part] if isinstance(part, str) else [part.content, marks[part.id]]
+        target = [each for each in target if isinstance(each, str) or each.number not in placeholders]
+        pieces.append(replace(piece, source=source, target=target))
     return replace(unit, pieces=pieces)
 
 
