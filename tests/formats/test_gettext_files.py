@@ -227,13 +227,13 @@ def test_a_catalog_without_a_name(head):
     assert find_format("-", b"msgid is a keyword.\n") is None
 
 
-RST, POD, PLAIN = "See :ref:`the page <x>`, *now*", "Use B<--all> in I<a> file_", "Print *a*b* in file_, <B>"
+RST, POD, PLAIN = "See :ref:`the page <x>`, *now*", "Use B<--all> in I<a> file_", "Print *a*b* in file_,"
 
 
 @pytest.mark.parametrize(
     ("messages", "texts"),
     [
-        ([("a.rst:1", RST), ("b.pod:2", POD), ("c.c:3", PLAIN)], ["See the page, now", "Use in a file_", "Print *a*b* in file_,"]),
+        ([("a.rst:1", RST), ("b.pod:2", POD), ("c.c:3", PLAIN)], ["See the page, now", "Use in a file_", PLAIN]),
         ([("", RST), ("", POD), ("", "The *old* page")], ["See the page, now", "Use in a file_", "The old page"]),
         ([("a.txt:1", "The *old* page"), ("a.txt:2", RST), ("c.txt:3", "The *old* page")],
          ["The old page", "See the page, now", "The *old* page"]),

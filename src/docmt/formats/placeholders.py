@@ -145,8 +145,10 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         last = joined[-1] if joined else token
         if joined and all(isinstance(each, _Token) and each.kind == "text" for each in (last, token)):
             joined[-1] = _Token("text", last.content + token.content)
-        elif all(isinstance(each, _Token) and each.kind == "single" for each in (*joined[-2:-1], token)) and (
-            _TIGHT.fullmatch(last.content)
+        elif (
+            len(joined) > 1
+            and all(isinstance(each, _Token) and each.kind == "single" for each in (joined[-2], token))
+            and _TIGHT.fullmatch(last.content)
         ):
             joined[-2:] = [_Token("single", joined[-2].content + last.content + token.content)]
         else:
