@@ -16,8 +16,8 @@ from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
 """What stands above the base of a ruby in HTML."""
-TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
-"""Of HTML, and those of components: <b>, <0>."""
+TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:=[^\s<>]+)?(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
+"""Of HTML, and those of components and games: <b>, <0>, <color=red>."""
 _ESCAPED_TAGS = r"&lt;/?[A-Za-z](?:[^&<>]|&quot;){0,99}&gt;"
 ENTITIES = r"&(?:\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 """Of HTML."""
