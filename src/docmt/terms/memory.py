@@ -143,7 +143,7 @@ class Memory:
         languages: tuple[str, str],
         *,
         fields: Sequence[str] = (),
-        protect: Sequence[str] = (),
+        protect: Sequence[str] | None = (),
         join_lines: bool = False,
         layout: Literal["text", "lines"] = "text",
     ) -> Memory:
@@ -153,7 +153,7 @@ class Memory:
         each line of a text is a sentence. Raises DocmtError for files that cannot be read, or whose paragraphs do not
         belong together.
         """
-        config, paths = ReadConfig(tuple(fields), protect=tuple(protect)), (str(old), str(translation))
+        config, paths = ReadConfig(tuple(fields), protect=protect), (str(old), str(translation))
         codes = [code or "en" for code in languages]
         (sources, keys, _), (targets, others, pairs) = (
             _read_version(*pair, config, join_lines, layout) for pair in zip(paths, codes, strict=True)
@@ -163,8 +163,8 @@ class Memory:
             targets = [by_key.get(key, []) for key in keys]
         if pairs is not None:  # both sides are in the translation
             pairs = [each for each in pairs if _rank_pair(each) is not None]
-            sources = [_cut(each.source, codes[0], config.protect) for each in pairs]
-            targets = [_cut(each.target, codes[1], config.protect) for each in pairs]
+            sources = [_cut(each.source, codes[0], config) for each in pairs]
+            targets = [_cut(each.target, codes[1], config) for each in pairs]
         paired = [_pair(*each) for each in zip(sources, targets, strict=False)]
         uneven = sum(segments[0].rank is None for segments in paired if segments)
         problem = "they are equal" * (sources == targets)
@@ -243,12 +243,12 @@ def _read_version(
     if layout == "text" and (format := find_format(path, data)):
         file = read_units(format, data, path, config)
         keys = [unit.id for unit in file.units] if format.name in _KEYED else []
-        return [_cut(unit, language, config.protect) for unit in file.units], keys, file.list_pairs()
+        return [_cut(unit, language, config) for unit in file.units], keys, file.list_pairs()
     if has_jsonl_name(path):
         raise DocmtError(f"{path} is JSONL: give a document and its translation, or a memory as TMX or XLIFF")
     text = decode_utf8(data, path)
     document = read_input(
-        path, layout=layout, language=language, join_lines=join_lines, text=text, protect=config.protect
+        path, layout=layout, language=language, join_lines=join_lines, text=text, protect=config.patterns
     ).documents[0]
     texts, spans = list[str](), list[list[tuple[int, int]]]()
     for gap, sentence in zip(document.gaps, document.sentences, strict=False):
@@ -274,9 +274,9 @@ def _pair(sources: Sequence[_Part], targets: Sequence[_Part]) -> list[_Segment]:
     return [_Segment(*pair) for pair in zip(sources, targets, strict=True)]
 
 
-def _cut(unit: Unit, language: str, protect: Sequence[str]) -> list[_Part]:
-    readable = make_readable(unit, protect)
-    return [(readable.unit, *span) for span in readable.find_sentences(language, protect)]
+def _cut(unit: Unit, language: str, config: ReadConfig) -> list[_Part]:
+    readable = make_readable(unit, config.protect)
+    return [(readable.unit, *span) for span in readable.find_sentences(language, config.patterns)]
 
 
 class _Variants(NamedTuple):

@@ -104,7 +104,7 @@ def _report(options: CheckOptions) -> CheckReport:
     from docmt.checking import check_documents, read_translation
 
     target = Path(options.target) if options.target else None
-    config = replace(options.check, protect=options.patterns)
+    config = replace(options.check, protect=options.patterns or ())
     translation = read_translation(Path(options.source), target, options.layout, config)
     with progress("checking", sum(map(len, translation.documents))) as bar:
         kinds = options.only or tuple(KINDS)
