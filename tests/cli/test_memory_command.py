@@ -101,7 +101,7 @@ def test_a_sentence_may_have_a_translation_of_several(here, caplog):
     (here / "old.txt").write_text("It is good. It is new.\n\nWe thank the citizens.\n")
     (here / "old.fr.txt").write_text("C'est bon et neuf.\n\nMerci ! À vous tous.\n")
     outcome = call("translate", *MODEL, "old.txt", "-o", "out.txt", "--reuse", "old.txt", "old.fr.txt")
-    assert "old.fr.txt: not used: 1 of 2 paragraphs, with other numbers of sentences" in caplog.messages
+    assert "old.fr.txt: 1 of 2 paragraphs have no certain translation, and are not used" in caplog.messages
     assert outcome.err.splitlines()[-1] == "docmt: memory: 3 sentences, 1 reused (1 with the sentence before)"
     assert (here / "out.txt").read_text().endswith("\n\nMerci ! À vous tous.\n")
 
@@ -161,9 +161,9 @@ def test_each_format_has_its_way_to_say_what_was_reused(here):
 REFUSED = {
     "other languages": (["--memory", "de.tmx"], r"de\.tmx has nothing to reuse from en to fr: .* are in de, en"),
     "one file": (["--reuse", "in.txt"], "--reuse needs two files, an earlier version and its translation, not 1"),
-    "another file": (["--reuse", "in.txt", "short.txt"], r"short\.txt do not pair: there are 5 and 1 paragraphs"),
+    "another file": (["--reuse", "in.txt", "short.txt"], r"short\.txt do not pair: 5 of 5 paragraphs have no certain"),
     "the same file": (["--reuse", "in.txt", "in.txt"], "do not pair: they are equal"),
-    "other sentences": (["--reuse", "two.txt", "more.txt"], "do not pair: 5 of 5 paragraphs have other numbers"),
+    "other sentences": (["--reuse", "two.txt", "more.txt"], "do not pair: 5 of 5 paragraphs have no certain"),
     "unfinished": (["--reuse", "a.po", "a.po"], r"a\.po do not pair: there is no finished translation"),
     "JSONL": (["--reuse", "a.jsonl", "a.jsonl"], r"a\.jsonl is JSONL"),
     "sampling": (["--memory", "m.tmx", "--sampling"], "memories need the beam search of docmt"),

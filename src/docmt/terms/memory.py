@@ -24,6 +24,7 @@ from docmt.formats.projection import Link
 from docmt.formats.readable_units import make_readable
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitPair, read_units
 from docmt.terms.glossary_files import find_language_of, iterate_xml, name_element
+from docmt.terms.version_pairs import pair_texts
 
 MAX_BYTES = 2**30
 MatchKind = Literal["", "exact", "context", "conflict"]
@@ -48,8 +49,9 @@ _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
 _BREAKS = re.compile(r"\n"), re.compile(r"\n\s*\n")
 """What separates paragraphs of text, without and with joined lines."""
-_KEYED = ("json", "strings")
-"""Formats whose texts have keys, in any order."""
+_ALL = re.compile(r"(?s).*")
+_KEYED = {"json": re.compile(r"(?<=\.)\d+(?=\.|\Z)"), "strings": re.compile(r"(?!)")}
+"""Formats whose texts have keys, in any order, and what of a key is no name."""
 _SINGLE = ("ph", "it", "ut", "x")
 _SOME = 20
 """Languages that a message lists."""
@@ -150,36 +152,33 @@ class Memory:
         """Return the sentences of an earlier version of a file, and of its translation.
 
         fields, protect: see `docmt.formats.units.ReadConfig`. join_lines: see `Document.from_text`. layout: lines where
-        each line of a text is a sentence. Raises DocmtError for files that cannot be read, or whose paragraphs do not
-        belong together.
+        each line of a text is a sentence. Paragraphs are paired by `pair_texts`. Raises DocmtError for files that
+        cannot be read, or whose paragraphs mostly have no certain translation.
         """
         config, paths = ReadConfig(tuple(fields), protect=tuple(protect)), (str(old), str(translation))
         codes = [code or "en" for code in languages]
         (sources, keys, _), (targets, others, pairs) = (
             _read_version(*pair, config, join_lines, layout) for pair in zip(paths, codes, strict=True)
         )
-        if keys and others:
-            by_key = dict(zip(others, targets, strict=True))
-            targets = [by_key.get(key, []) for key in keys]
         if pairs is not None:  # both sides are in the translation
             pairs = [each for each in pairs if _rank_pair(each) is not None]
             sources = [_cut(each.source, codes[0], config.protect) for each in pairs]
             targets = [_cut(each.target, codes[1], config.protect) for each in pairs]
-        paired = [_pair(*each) for each in zip(sources, targets, strict=False)]
-        uneven = sum(segments[0].rank is None for segments in paired if segments)
-        problem = "they are equal" * (sources == targets)
-        if not any(targets):
+        elif sources != targets:
+            numbers = _pair_units(keys, sources, others, targets)
+            targets = [targets[numbers[number]] if number in numbers else [] for number in range(len(sources))]
+        paired = [_pair(*each) for each in zip(sources, targets, strict=True)]
+        unsure = sum(any(each.rank is None for each in segments) for segments in paired)
+        problem = f"{unsure} of {len(sources)} paragraphs have no certain translation" * bool(unsure)
+        if pairs == [] or not sources:
             problem = "there is no finished translation"
-        elif len(sources) != len(targets):
-            problem = f"there are {len(sources)} and {len(targets)} paragraphs"
-        elif 2 * uneven > len(sources):
-            problem = f"{uneven} of {len(sources)} paragraphs have other numbers of sentences"
+        elif sources == targets:
+            problem = "they are equal"
+        elif problem and 2 * unsure <= len(sources):
+            _log.warning(f"{translation}: {problem}, and are not used")
+            problem = ""
         if problem:
             raise DocmtError(f"{old} and {translation} do not pair: {problem}. Give a file and its translation.")
-        if uneven:
-            _log.warning(
-                f"{translation}: not used: {uneven} of {len(sources)} paragraphs, with other numbers of sentences"
-            )
         segments = [segment for segments in paired for segment in segments]
         return cls(languages, {})._add(segments, previous="")
 
@@ -235,14 +234,15 @@ def _read_version(
     path: str, language: str, config: ReadConfig, join_lines: bool, layout: Literal["text", "lines"]
 ) -> tuple[list[list[_Part]], list[str], list[UnitPair] | None]:
     """Return the sentences of each paragraph of a file, their keys in a format that has keys, and the pairs in one that
-    holds both sides.
+    holds both sides. Texts of a JSON list have one key.
 
     language: of the rules for sentences.
     """
     data = read_bytes(path)
     if layout == "text" and (format := find_format(path, data)):
         file = read_units(format, data, path, config)
-        keys = [unit.id for unit in file.units] if format.name in _KEYED else []
+        index = _KEYED.get(format.name, _ALL)
+        keys = [index.sub("", unit.id) for unit in file.units]
         return [_cut(unit, language, config.protect) for unit in file.units], keys, file.list_pairs()
     if has_jsonl_name(path):
         raise DocmtError(f"{path} is JSONL: give a document and its translation, or a memory as TMX or XLIFF")
@@ -258,7 +258,24 @@ def _read_version(
         start = len(texts[-1]) + len(gap)
         texts[-1] += gap + sentence
         spans[-1].append((start, start + len(sentence)))
-    return [[(Unit(text), *span) for span in each] for text, each in zip(texts, spans, strict=True)], [], None
+    rows = [[(Unit(text), *span) for span in each] for text, each in zip(texts, spans, strict=True)]
+    return rows, [""] * len(rows), None
+
+
+def _pair_units(
+    keys: Sequence[str], sources: Sequence[Sequence[_Part]], others: Sequence[str], targets: Sequence[Sequence[_Part]]
+) -> dict[int, int]:
+    """Return the numbers of units and of their translations, which have the same keys, as far as they are sure."""
+    sides: list[defaultdict[str, list[int]]] = [defaultdict(list), defaultdict(list)]
+    for side, names in zip(sides, (keys, others), strict=True):
+        for number, key in enumerate(names):
+            side[key].append(number)
+    numbers = dict[int, int]()
+    for key, rows in sides[0].items():
+        columns = sides[1][key]
+        pairs = pair_texts([_join(sources[n]) for n in rows], [_join(targets[n]) for n in columns])
+        numbers |= {rows[one]: columns[two] for one, two in pairs.items()}
+    return numbers
 
 
 def _pair(sources: Sequence[_Part], targets: Sequence[_Part]) -> list[_Segment]:
@@ -271,7 +288,14 @@ def _pair(sources: Sequence[_Part], targets: Sequence[_Part]) -> list[_Segment]:
         targets = [(unit, start, end)]
     if len(sources) != len(targets):
         return [_Segment(each, each, None) for each in sources]
-    return [_Segment(*pair) for pair in zip(sources, targets, strict=True)]
+    sure = pair_texts(*([_join([each]) for each in side] for side in (sources, targets)))
+    pairs = enumerate(zip(sources, targets, strict=True))
+    return [_Segment(*pair, 1 if sure.get(number) == number else None) for number, pair in pairs]
+
+
+def _join(parts: Sequence[_Part]) -> str:
+    """Return the text of the sentences of a unit."""
+    return " ".join(unit.text[start:end] for unit, start, end in parts)
 
 
 def _cut(unit: Unit, language: str, protect: Sequence[str]) -> list[_Part]:
