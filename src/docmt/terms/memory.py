@@ -6,7 +6,7 @@ import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
@@ -103,6 +103,8 @@ class Memory:
     languages: tuple[str, str] = ("", "")
     entries: Mapping[str, Sequence[_Entry]] = field(default_factory=dict, repr=False)
     """by the key of the source"""
+    is_guessed: bool = False
+    """whether sentences were paired by the order of their paragraphs"""
 
     def __len__(self) -> int:
         """Return the number of different sources."""
@@ -179,8 +181,8 @@ class Memory:
             problem = ""
         if problem:
             raise DocmtError(f"{old} and {translation} do not pair: {problem}. Give a file and its translation.")
-        segments = [segment for segments in paired for segment in segments]
-        return cls(languages, {})._add(segments, previous="")
+        made = cls(languages, {})._add((segment for segments in paired for segment in segments), previous="")
+        return replace(made, is_guessed=pairs is None and len(set(keys)) < len(keys))
 
     def join(self, other: Memory) -> Memory:
         """Return a memory with the sentences of both."""

@@ -40,8 +40,7 @@ def pair_texts(sources: Sequence[str], targets: Sequence[str]) -> dict[int, int]
         if is_last or len(sure) < 2:
             break
         first, other = next(reversed(pairs.items()))
-    ends = {-1: -1, len(sources): len(targets)}
-    around = pairs | ends
+    around = {-1: -1, len(sources): len(targets)} | pairs
     return {one: two for one, two in pairs.items() if around.get(one - 1) == two - 1 and around.get(one + 1) == two + 1}
 
 
