@@ -18,6 +18,7 @@ from pathlib import Path
 import docmt
 from docmt.decoding.memory_check import drop_misfits
 from docmt.terms import Memory
+from docmt.terms.memory import make_key
 from docmt.terms.version_pairs import pair_texts
 
 Lines = list[str]
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
         counts = Counter[str]()
         for source, target in documents[:: int(arguments[3]) if len(arguments) > 3 else 6]:
             changed = change(target, chance.randrange(len(target) - 4), chance.choice(others))
-            right = {(one, " ".join(two.split())) for one, two in zip(source, target, strict=True)}
+            right = {tuple(map(make_key, pair)) for pair in zip(source, target, strict=True)}
             by_order = list(zip(source, changed, strict=False)) if len(source) == len(changed) else []
             paired = [(source[one], changed[two]) for one, two in pair_texts(source, changed).items()]
             memory, _ = drop_misfits(Memory.from_pairs(paired, translator.languages), translator)
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str]) -> None:
             counts["lines"] += len(source)
             for way, pairs in (("order", by_order), ("texts", paired), ("model", kept)):
                 counts[way] += len(pairs)
-                counts[f"{way} wrong"] += sum((one, " ".join(two.split())) not in right for one, two in pairs)
+                counts[f"{way} wrong"] += sum(tuple(map(make_key, pair)) not in right for pair in pairs)
         columns = (f"{counts[way]}, {counts[f'{way} wrong']}" for way in ("order", "texts", "model"))
         print(f"{name} | {counts['lines']} | {' | '.join(columns)}", flush=True)
 

@@ -19,7 +19,7 @@ from docmt.documents import Document, read_input
 from docmt.documents.input_formats import FORMATS, find_format, has_jsonl_name
 from docmt.documents.words import find_words, has_words, normalize_characters
 from docmt.formats.language_codes import format_language_tag, language_distance
-from docmt.formats.marked_text import fill, join_spaces, mark_pair, show
+from docmt.formats.marked_text import fill, join_spaces, mark_pair, remove_marks, show
 from docmt.formats.projection import Link
 from docmt.formats.readable_units import make_readable
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitPair, read_units
@@ -46,6 +46,8 @@ _SIMILAR = re.compile(r"[1-9]\d?")
 """Percentage of a match of Trados or memoQ for another source."""
 _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 """Types of properties of TMX that tell where a translation comes from."""
+_BEFORE, _TAG = re.compile(r"(?i)prev|context_prev|x-(?:context-pre|previous-source-text)"), re.compile(r"<[^>]*>")
+"""Types of properties of TMX with the sentence before, of OmegaT, Phrase, memoQ and XTM; markup in them."""
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
 _BREAKS = re.compile(r"\n"), re.compile(r"\n\s*\n")
 """What separates paragraphs of text, without and with joined lines."""
@@ -71,10 +73,12 @@ class _Entry(NamedTuple):
     target: str
     """with marks, see `mark_pair`"""
     previous: str | None
-    """key of the sentence before; None: unknown"""
+    """key of the sentence before, without marks; None: unknown"""
     rank: int
     """2: people have reviewed it; 1; 0: of a machine"""
     date: str
+    is_bound: bool
+    """whether the file names the sentence before"""
 
 
 _Part = tuple[Unit, int, int]
@@ -89,6 +93,8 @@ class _Segment(NamedTuple):
     rank: int | None = 1
     """None: it cannot be used"""
     date: str = ""
+    before: str | None = None
+    """sentence before, where the file names it"""
 
 
 def make_key(text: str) -> str:
@@ -192,12 +198,13 @@ class Memory:
     def _add(self, segments: Iterable[_Segment], previous: str | None = None) -> Memory:
         """Return the memory with more sentences. previous: key of what is before the first one."""
         entries = defaultdict[str, dict[_Entry, None]](dict)  # each once
-        for source, target, rank, date in segments:
+        for source, target, rank, date, before in segments:
             marked = None if rank is None else mark_pair(source, target)
             key = make_key(source[0].text[source[1] : source[2]] if marked is None else marked[0])
             if marked is not None and key and marked[1].strip():
-                entries[key][_Entry(join_spaces(marked[1]), previous, rank or 0, date)] = None
-            previous = key
+                context = previous if before is None else make_key(before)
+                entries[key][_Entry(join_spaces(marked[1]), context, rank or 0, date, before is not None)] = None
+            previous = remove_marks(key)
         new = Memory(self.languages, {key: list(each) for key, each in entries.items()})
         return self.join(new) if self.entries else new
 
@@ -208,9 +215,9 @@ class Memory:
     def match(self, document: Document) -> dict[int, MemoryMatch]:
         """Return what the memory has for sentences of a document, by their numbers from 0.
 
-        Of several translations, those after the same sentence come first, then those that people have reviewed, then
-        all that are not of a machine, then the newest. If there are still several, none is used. Nor is anything for
-        a single word after another sentence.
+        Of several translations, those after the same sentence come first, then those that are for no other place, then
+        those that people have reviewed, then all that are not of a machine, then the newest. If there are still
+        several, none is used. Nor is anything for a single word after another sentence.
         """
         marked = document.marked or document.sentences
         keys = ["", *(make_key(show(each)) for each in marked)]
@@ -218,11 +225,10 @@ class Memory:
         for number, (previous, key) in enumerate(pairwise(keys)):
             if not (entries := self.entries.get(key)):
                 continue
-            in_context = [each for each in entries if each.previous == previous]
-            best = max((each.rank, each.date) for each in in_context or entries)
-            targets = {
-                make_key(each.target): each.target for each in in_context or entries if (each.rank, each.date) == best
-            }
+            in_context = [each for each in entries if each.previous == remove_marks(previous)]
+            fitting = in_context or [each for each in entries if not each.is_bound] or entries
+            best = max((each.rank, each.date) for each in fitting)
+            targets = {make_key(each.target): each.target for each in fitting if (each.rank, each.date) == best}
             if not in_context and sum(has_words(key[slice(*span)]) for span in find_words(key)) < 2:
                 continue
             if len(targets) > 1:
@@ -312,22 +318,26 @@ class _Variants(NamedTuple):
     """with their languages"""
     rank: int | None
     date: str = ""
+    before: Mapping[str, str] = {}
+    """by language, or for all under an empty code: the sentence before"""
 
 
 def _choose_languages(
     segments: Iterable[_Variants], languages: tuple[str, str], found: Counter[str]
 ) -> Iterator[_Segment]:
     """Yield the segments that have both languages, by how well their codes fit. found: counts the languages of all."""
-    for variants, rank, date in segments:
+    for variants, rank, date, before in segments:
         found.update([code for code, _ in variants])
-        rest, chosen = list(variants), list[_Part]()
+        rest, chosen, codes = list(variants), list[_Part](), list[str]()
         for wanted in languages:
             distances = [language_distance(code, wanted) for code, _ in rest]
             if fitting := [distance for distance in distances if distance is not None]:
-                unit = make_readable(rest.pop(distances.index(min(fitting)))[1]).unit
+                code, text = rest.pop(distances.index(min(fitting)))
+                unit = make_readable(text).unit
                 chosen.append((unit, 0, len(unit.text)))
+                codes.append(code)
         if len(chosen) == len(languages):
-            yield _Segment(chosen[0], chosen[1], rank, date)
+            yield _Segment(chosen[0], chosen[1], rank, date, before.get(codes[0], before.get("")))
 
 
 @lru_cache(1024)
@@ -369,7 +379,13 @@ def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:
             notes = [note for each in elements for note in each.iterfind("{*}prop")]
             states = [each.text or "" for each in notes if _STATES.fullmatch(each.get("type") or "")]
             states += [each.get(name) or "" for name in ("creationid", "changeid") for each in elements]
-            yield _Variants(texts, _rank(frozenset(states)), max(filter(None, dates), default=""))
+            before = {
+                find_language_of(each) if each is not unit else "": _TAG.sub("", "".join(note.itertext()))
+                for each in elements
+                for note in each.iterfind("{*}prop")
+                if _BEFORE.fullmatch(note.get("type") or "")
+            }
+            yield _Variants(texts, _rank(frozenset(states)), max(filter(None, dates), default=""), before)
 
 
 def _read_segment(segment: Any) -> Unit:
