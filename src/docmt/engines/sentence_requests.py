@@ -7,14 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.translation_results import (
-    EngineUse,
-    PreparedDocument,
-    TermStatus,
-    TermUse,
-    TranslatedSentence,
-    WordLink,
-)
+from docmt.decoding.term_report import judge_terms
+from docmt.decoding.translation_results import EngineUse, PreparedDocument, TermUse, TranslatedSentence, WordLink
 from docmt.documents import unwrap_lines
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
@@ -154,16 +148,13 @@ class SentenceRequests:
         if not (occurrences and self.terms):
             return []
         protected = find_protected(source, self.languages[0], extra=self.patterns) if self.protects else []
-        uses = []
-        for occurrence, match in zip(occurrences, self.terms.match(occurrences, text), strict=True):
-            term, (start, end) = occurrence.term, occurrence.span
-            status: TermStatus = "lost" if term.targets else "forbidden"
+        uses = judge_terms(self.terms, occurrences, text)
+        for number, use in enumerate(uses):
+            start, end = use.span
             if any(each.span[0] < end and start < each.span[1] for each in protected):
-                status = "protected"
-            elif match is not None:
-                status = "second_search" if attempt else "met" if match.is_listed else "other_form"
-            place = text[slice(*match.span)] if match is not None and status != "protected" else ""
-            uses.append(TermUse(occurrence.span, term.source, tuple(term.targets), place, status))
+                uses[number] = replace(use, status="protected", found="")
+            elif attempt and use.status not in UNMET:
+                uses[number] = replace(use, status="second_search")
         return uses
 
 
