@@ -68,6 +68,8 @@ class MetricScore:
     lower_is_better: bool = False
     reference: float | None = None
     """score of the reference itself, of metrics of terms"""
+    digits: int = 2
+    """decimal places in tables"""
 
     @property
     def segments(self) -> int:

@@ -23,7 +23,7 @@ from docmt.core.files import json_checksum, parse_json, read_bytes
 from docmt.evaluation.metric_config import HUMAN_METRICS, MetricConfig
 from docmt.evaluation.metrics import Evaluation, MetricScore, Statistics, format_count
 from docmt.evaluation.output_alignment import Documents
-from docmt.evaluation.significance import Comparison, SignificanceConfig, compare_metric, ratio
+from docmt.evaluation.significance import Comparison, SignificanceConfig, compare_metrics, ratio
 
 HumanProtocol = Literal["cESA", "ESA"]
 _SEVERITIES = {"minor": 1, "major": 5}
@@ -152,8 +152,7 @@ def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None
         name: HumanEvaluation(settings, len(documents), len(complete), _build_scores(statistics), 1.0, 1.0)
         for name, statistics in zip(names, sums, strict=True)
     }
-    evaluations = list(systems.values())
-    return Comparison(config, systems, {key: compare_metric(key, evaluations, config) for key in HUMAN_METRICS})
+    return compare_metrics(systems, config)
 
 
 def _build_scores(statistics: Statistics) -> dict[str, MetricScore | None]:
