@@ -6,8 +6,8 @@ import json
 import logging
 import threading
 import time
-from collections import OrderedDict
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ class Server:
 
     profile: EngineProfile
     client: HttpClient
-    answers: OrderedDict[bytes, Answer] = field(default_factory=OrderedDict)
+    answers: dict[bytes, Answer] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
     error: EngineUnavailable | None = None
     rests_until: float = 0.0
@@ -50,8 +50,6 @@ class Server:
     """what all requests took"""
     failures: int = 0
     """sentences in succession at which the server failed"""
-    aligner: Translator | None = None
-    has_aligner: bool | None = None
 
     def check_available(self) -> None:
         """Raise EngineUnavailable if the server did not answer a moment ago."""
@@ -86,7 +84,6 @@ class Server:
         key = _make_key(path, body)
         with self.lock:
             if key in self.answers:
-                self.answers.move_to_end(key)
                 return self.answers[key], False
             if not (self.is_told or self.profile.is_local):
                 _log.warning("%s: texts leave this machine, to %s", self.profile.name, self.profile.url)
@@ -105,7 +102,7 @@ class Server:
         with self.lock:
             self.refused, self.failures, self.answers[key] = 0, 0, answer
             if len(self.answers) > _MOST_ANSWERS:
-                self.answers.popitem(last=False)
+                del self.answers[next(iter(self.answers))]
         return answer, True
 
     def forget(self, path: str, body: dict[str, Any]) -> None:
@@ -130,27 +127,20 @@ class Server:
                 f"{self.profile.name}: aligner {name} is for {'-'.join(found)}, not {'-'.join(languages)}: name another"
             )
 
-    def load_aligner(self) -> Translator | None:
-        """Return the model that links words, or None. Raises DocmtError if the profile names one that is not there."""
-        if self.has_aligner is None:
-            name, (source, target) = self.profile.aligner, map(primary_language, self.profile.languages)
-            path: Any = None
-            if name == "auto":
-                path = find_named_model(f"{source}-{target}-sentence") or find_named_model(f"{source}-{target}")
-            elif name != "none":
-                path = name
-            if path is not None:
-                from docmt.decoding import Translator  # torch loads slowly
+    @cached_property
+    def aligner(self) -> Translator | None:
+        """The model that links words, or None. Raises DocmtError if the profile names one that is not there."""
+        name, pair = self.profile.aligner, "-".join(map(primary_language, self.profile.languages))
+        path = None if name == "none" else name
+        if name == "auto":
+            path = find_named_model(f"{pair}-sentence") or find_named_model(pair)
+        if path is None:
+            advice = "markup is placed by the order of words (aligner: NAME in the profile names one)"
+            _log.warning("no model links words of %s: %s", pair, advice)
+            return None
+        from docmt.decoding import Translator  # torch loads slowly
 
-                self.aligner = Translator(path)
-            else:
-                _log.warning(
-                    "no model links words of %s-%s: markup is placed by the order of words (aligner: NAME in the "
-                    "profile names one)",
-                    *(source, target),
-                )
-            self.has_aligner = path is not None
-        return self.aligner
+        return Translator(path)
 
 
 def _make_key(path: str, body: dict[str, Any]) -> bytes:
