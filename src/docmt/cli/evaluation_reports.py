@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +118,7 @@ def report_alignment_errors(options: Any, models: Mapping[str, str]) -> int:
         score = _score_links(load_translator(options, path), pairs)
         percent = [f"{100 * value:.1f}" for value in (score.aer, score.precision, score.recall)]
         rows.append([name, *percent, f"{score.links:,}"])
-        entries.append({"name": name, "path": path, **score.to_json()})
+        entries.append({"name": name, "path": path, **asdict(score)})
     page = "\n".join(markdown_table([[escape_markdown(row[0]), *row[1:]] for row in rows])) + "\n"
     write_results(options, {"gold": options.aer, "sentences": len(pairs), "systems": entries}, page)
     print_table(options, "\n".join(align_columns(rows)))

@@ -26,7 +26,7 @@ from docmt.documents.words import Span
 from docmt.evaluation.metric_config import CONSISTENCY_METRICS
 from docmt.evaluation.metrics import MetricScore, Statistics
 from docmt.evaluation.output_alignment import Documents
-from docmt.evaluation.term_scores import share_from_sums
+from docmt.evaluation.term_scores import score_share
 from docmt.terms.word_forms import choose_lemma
 
 
@@ -39,13 +39,10 @@ def score_consistency(
     The signatures have the same score of the references, and the number of occurrences that are counted there.
     """
     made, ceiling = (_count(sources, side, languages) for side in (translations, references))
-    scores: dict[str, MetricScore | None] = {}
-    for key, rows, best in zip(CONSISTENCY_METRICS, made, ceiling, strict=True):
-        value, reference = (float(share_from_sums(each.sum(axis=0))) for each in (rows, best))
-        signature = f"reference:{reference:.2f}|counted:{best[:, 0].sum()}"
-        fields = value, signature, CONSISTENCY_METRICS[key], rows, np.arange(len(rows)), share_from_sums
-        scores[key] = MetricScore(*fields, reference=reference) if rows[:, 0].any() else None
-    return scores
+    return {
+        key: score_share(key, rows, best, np.arange(len(rows)), f"|counted:{best[:, 0].sum()}")
+        for key, rows, best in zip(CONSISTENCY_METRICS, made, ceiling, strict=True)
+    }
 
 
 def _count(sources: Documents, translations: Documents, languages: tuple[str, str]) -> tuple[Statistics, Statistics]:

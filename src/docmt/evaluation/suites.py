@@ -130,7 +130,8 @@ def read_suite(name_or_path: Path | str) -> Suite:
 def parse_docmt(record: Record, location: str) -> Question:
     """Parse docmt's format: `source`, `candidates` (target documents), `correct`, `sentence`, `distance`."""
     source = check_sentences(record.get("source"), location, "source")
-    values = get_list(record, "candidates", location, "two or more translations")
+    content = "two or more translations"
+    values = check_list(record.get("candidates"), location, "`candidates`", content, least=content)
     candidates = [check_sentences(value, location, f"candidate {number}") for number, value in enumerate(values, 1)]
     if len(set(candidates)) == 1 < len(candidates):
         raise DocmtError(f"{location}: all candidates are equal. Give different ones")
@@ -157,14 +158,13 @@ def parse_src_context(record: Record, location: str) -> Question:
     DiscEvalMT (m.sg).
     """
     source = _source_with_context(record, location)
-    values = get_list(record, "candidates", location, "two or more translations")
-    variants = check_sentences(values, location, "`candidates`")
+    variants = check_sentences(record.get("candidates"), location, "`candidates`", "two or more translations")
     contexts = record.get("candidate_contexts")
     if contexts is None:
         contexts = [record.get("tgt_context")] * len(variants)
     if not isinstance(contexts, list) or len(contexts) != len(variants):
         raise DocmtError(f"{location}: `candidate_contexts` must be a list with one context per candidate")
-    contexts = [check_sentences(context, location, "the target context", allow_empty=True) for context in contexts]
+    contexts = [check_sentences(context, location, "the target context", "") for context in contexts]
     candidates = [(*context, variant) for context, variant in zip(contexts, variants, strict=True)]
     return source, candidates, get_index(record, "correct_index", len(variants), location), len(source) - 1
 
@@ -176,7 +176,7 @@ def parse_ctxpro(record: Record, location: str) -> Question:
 
 
 def _source_with_context(record: Record, location: str) -> tuple[str, ...]:
-    context = check_sentences(record.get("src_context"), location, "src_context", allow_empty=True)
+    context = check_sentences(record.get("src_context"), location, "src_context", "")
     return (*context, get_text(record, "src", location, required=True))
 
 
@@ -186,7 +186,7 @@ def parse_consistency(record: Record, location: str) -> Question:
     `src` and each variant of `dst` are four sentences joined by ` _eos `, or lists. The phenomenon is in the file name:
     deixis, lex_cohesion, ellipsis_infl, ellipsis_vp.
     """
-    variants = get_list(record, "dst", location, "variants")
+    variants = check_list(record.get("dst"), location, "`dst`", "variants", least="variants")
     source = _split_sentences(record.get("src"), location, "src")
     candidates = [
         _split_sentences(variant, location, f"variant {number}") for number, variant in enumerate(variants, 1)
@@ -212,7 +212,7 @@ def parse_contrapro(record: Record, location: str) -> Question:
     """
     source = get_text(record, "src segment", location, required=True)
     reference = get_text(record, "ref segment", location, required=True)
-    errors = get_list(record, "errors", location, "objects", dict, allow_empty=True)
+    errors = check_list(record.get("errors"), location, "`errors`", "objects", dict)
     variants = [reference, *(get_text(error, "contrastive", location, required=True) for error in errors)]
     return [source], [[variant] for variant in variants], 0, 0
 
@@ -384,7 +384,7 @@ def _add_extracted_sources(records: list[tuple[Record, str]], path: Path) -> lis
     if all("src" in record for record, _ in records):
         return records
     lines = _read_lines(path.with_suffix(".src"))
-    counts = [len(get_list(record, "dst", location, "variants")) for record, location in records]
+    counts = [len(check_list(record.get("dst"), location, "`dst`", "variants")) for record, location in records]
     if len(lines) != sum(counts):
         raise DocmtError(
             f"{path.with_suffix('.src')} has {len(lines)} lines but {path} has {sum(counts)} variants. Download both "
@@ -435,27 +435,26 @@ def _read_lines(path: Path) -> list[str]:
     return [line.strip() for _, line in read_lines(path)]
 
 
-def get_list(
-    record: Record, key: str, location: str, content: str, kind: type = object, allow_empty: bool = False
+def check_list(
+    values: object, location: str, name: str, content: str, kind: type = object, least: str = ""
 ) -> list[Any]:
-    """Return a list of values of a kind. Raises DocmtError for anything else."""
-    values = record.get(key)
+    """Return a list of values of a kind. Raises DocmtError for anything else.
+
+    least: what to give in place of an empty list; empty: nothing.
+    """
     if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
-        raise DocmtError(f"{location}: `{key}` must be a list of {content}")
-    if not values and not allow_empty:
-        raise DocmtError(f"{location}: `{key}` is empty. Give {content}")
+        raise DocmtError(f"{location}: {name} must be a list of {content}")
+    if least and not values:
+        raise DocmtError(f"{location}: {name} is empty. Give {least}")
     return values
 
 
-def check_sentences(values: object, location: str, name: str, allow_empty: bool = False) -> tuple[str, ...]:
-    """Return a list of strings as a tuple. Raises DocmtError for anything else."""
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise DocmtError(f"{location}: {name} must be a list of sentences (strings)")
-    if not values and not allow_empty:
-        raise DocmtError(f"{location}: {name} is empty. Give one sentence or more")
-    if any(LONE_SURROGATE.search(value) for value in values):
+def check_sentences(values: object, location: str, name: str, least: str = "one sentence or more") -> tuple[str, ...]:
+    """Return a list of strings as a tuple. Raises DocmtError for anything else. least: see `check_list`."""
+    texts = check_list(values, location, name, "sentences (strings)", str, least)
+    if any(map(LONE_SURROGATE.search, texts)):
         raise DocmtError(f"{location}: {name} has a lone surrogate, which is not a character. Remove it")
-    return tuple(values)
+    return tuple(texts)
 
 
 def get_text(record: Record, key: str, location: str, required: bool = False) -> str:

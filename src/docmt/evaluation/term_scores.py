@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import Span
@@ -33,6 +34,15 @@ Tier = Mapping[tuple[Term, int], Sequence[Span]]
 def share_from_sums(sums: Statistics) -> Scores:
     """Return the second of two sums in percent of the first, [*, 2] -> [*]; 0 of nothing."""
     return np.asarray(100 * sums[..., 1] / np.maximum(sums[..., 0], 1), dtype=np.float64)
+
+
+def score_share(
+    key: str, rows: Statistics, reference_rows: Statistics, documents: NDArray[np.int64], details: str
+) -> MetricScore | None:
+    """Return the share of summed rows, [G, 2], with that of the reference in its signature; None of nothing."""
+    value, reference = (float(share_from_sums(each.sum(axis=0))) for each in (rows, reference_rows))
+    fields = METRIC_NAMES[key], rows, documents, share_from_sums, key == "repeated", reference
+    return MetricScore(value, f"reference:{reference:.2f}{details}", *fields) if rows[:, 0].any() else None
 
 
 @dataclass(frozen=True)
@@ -62,14 +72,9 @@ class TermTask:
         made, ceiling = self._count(translations), self._count(references)
         forms = "simplemma" if self.matcher.target.has_table else "endings"
         for key in TERM_METRICS:
-            value, reference_value = (float(share_from_sums(each[key].sum(axis=0))) for each in (made, ceiling))
-            signature = f"reference:{reference_value:.2f}"
-            if key != "repeated":
-                signature += f"|asked:{made[key][:, 0].sum()}|forms:{forms}"
+            details = "" if key == "repeated" else f"|asked:{made[key][:, 0].sum()}|forms:{forms}"
             numbers = np.arange(len(translations)) if key == "consistency" else documents
-            fields = value, signature, METRIC_NAMES[key], made[key], numbers, share_from_sums
-            is_asked = made[key][:, 0].any()
-            scores[key] = MetricScore(*fields, key == "repeated", reference_value) if is_asked else None
+            scores[key] = score_share(key, made[key], ceiling[key], numbers, details)
         return scores
 
     def _count(self, translations: Documents) -> dict[str, Statistics]:
