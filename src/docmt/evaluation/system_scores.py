@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from docmt.evaluation.consistency_scores import score_consistency
 from docmt.evaluation.metric_config import CONSISTENCY_METRICS, TERM_METRICS, MetricConfig
 from docmt.evaluation.metrics import Evaluation, MetricScore, evaluate_documents
 from docmt.evaluation.output_alignment import Documents, Ranges, align_output
-from docmt.evaluation.term_scores import TermTask
+from docmt.evaluation.term_scores import TermTask, score_consistency
 from docmt.terms.matching import TermMatcher
 
 Sides = tuple[Documents, Documents, Documents]
