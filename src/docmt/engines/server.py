@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.checkpoint.model_names import find_named_model
@@ -131,7 +132,7 @@ class Server:
     def aligner(self) -> Translator | None:
         """The model that links words, or None. Raises DocmtError if the profile names one that is not there."""
         name, pair = self.profile.aligner, "-".join(map(primary_language, self.profile.languages))
-        path = None if name == "none" else name
+        path: Path | str | None = None if name == "none" else name
         if name == "auto":
             path = find_named_model(f"{pair}-sentence") or find_named_model(pair)
         if path is None:

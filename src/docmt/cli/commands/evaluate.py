@@ -102,7 +102,6 @@ class ScoredSystem:
     """indices of documents without translation"""
     report: Report = field(default_factory=Report)
     """warnings and failures of the translation"""
-
     external: ExternalScore | None = None
     """score of the external metric"""
 
@@ -360,10 +359,10 @@ def _translate(command: EvaluateRun) -> None:
             _log.info(f"translating with {system.name}")
         names = [f"{system.name}: " * several + document_name(source, document) for document in command.corpus]
         translator = load_engine(options, system.path)
-        system.hypotheses = translate_corpus(translator, system, command.corpus, options.metrics.unit, names)
+        translate_corpus(translator, system, command.corpus, options.metrics.unit, names)
         log_use(translator)
         if system.output:
-            write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses))
+            write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses or []))
 
 
 def cut_units(translator: Any, document: ParallelDocument) -> list[tuple[int, int]]:
@@ -384,29 +383,26 @@ def translate_corpus(
     corpus: Sequence[ParallelDocument],
     unit: str,
     names: Sequence[str],
-) -> Documents:
-    """Return the translation of every document. Failed documents are empty, and added to the report of the system.
+) -> None:
+    """Translate every document. Failed documents are empty, and added to the report of the system.
 
     unit: "instance" or "document", which is translated separately. names: names of the documents for messages.
     """
-    if unit == "instance" and is_endpoint(system.path):
-        raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
     is_cut = unit == "instance"
-    instances = [cut_units(translator, each) if is_cut else [(0, len(each.source))] for each in corpus]
-    sources = [group_by_unit([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
+    if is_cut and is_endpoint(system.path):
+        raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
+    system.instances = [cut_units(translator, each) if is_cut else [(0, len(each.source))] for each in corpus]
+    sources = [group_by_unit([each.source], [ranges]) for each, ranges in zip(corpus, system.instances, strict=True)]
     results = map_or_report(sources, names, partial(_translate_units, translator), system.report.failures)
-    hypotheses, miscounted = [], []
-    for name, document, units, ranges in zip(names, corpus, results, instances, strict=True):
-        hypotheses.append([""] * len(document.source))
-        miscounted.append(0)
-        if units is not None:
-            hypotheses[-1] = [sentence for unit in units for sentence in unit.document.sentences]
-            miscounted[-1] = sum(len(unit.miscounted) for unit in units)
-            for translation, (first, _) in zip(units, ranges, strict=True):
-                system.report.add_warnings(name, translation, first)
-    system.instances, system.miscounted = instances, miscounted
+    system.hypotheses = [
+        [sentence for unit in units for sentence in unit.document.sentences] if units else [""] * len(document.source)
+        for document, units in zip(corpus, results, strict=True)
+    ]
+    system.miscounted = [sum(len(unit.miscounted) for unit in units or ()) for units in results]
     system.failed = frozenset(number for number, units in enumerate(results) if units is None)
-    return hypotheses
+    for name, units, ranges in zip(names, results, system.instances, strict=True):
+        for translation, (first, _) in zip(units or (), ranges, strict=False):
+            system.report.add_warnings(name, translation, first)
 
 
 def _translate_units(
@@ -433,15 +429,14 @@ def _score(command: EvaluateRun) -> int:
             values = _collect_values(command, evaluations, comparison) | {"left_out": left_out}
             remark = "as not every system could translate them" if several else "as they could not be translated"
             remark = f"{left_out} of {total} documents left out{' of all scores' * several}, {remark}" * bool(left_out)
-            lines, page = _format_single_system(systems[0], evaluations), ""
-            if comparison is not None:
-                lines, page = comparison.format(), comparison.to_markdown() + f"- {remark}\n" * bool(left_out)
+            page = comparison.to_markdown() + f"- {remark}\n" * bool(left_out) if comparison else ""
             positions = _score_by_position(options, evaluations, report.failures) if options.by_position else None
             values |= {"by_position": positions.to_json()} if positions else {}
             write_results(options, values, page)
-            print_table(
-                options, "\n".join(filter(None, [lines, remark, f"\n{positions.format()}" if positions else ""]))
-            )
+            external = "" if several or systems[0].external is None else systems[0].external.format()
+            table = comparison.format() if comparison else evaluations[systems[0].name].format()
+            by_position = f"\n{positions.format()}" if positions else ""
+            print_table(options, "\n".join(filter(None, [table, external, remark, by_position])))
             if options.report_files:
                 translations = {system.name: system.hypotheses or [] for system in systems}
                 write_reports(options, comparison, command.sources, command.references[0], translations)
@@ -497,12 +492,6 @@ def _collect_values(
     inputs = {"hypothesis": None, "model": None, "model" if system.is_model else "hypothesis": system.path}
     reference = {"reference": next(iter(options.reference), None)}
     return {**inputs, **values, **reference, **evaluation.to_json(), **system.describe(options)}
-
-
-def _format_single_system(system: ScoredSystem, evaluations: Mapping[str, Evaluation]) -> str:
-    """Return the scores of a single system as text."""
-    lines = [evaluations[system.name].format(), system.external.format() if system.external else ""]
-    return "\n".join(filter(None, lines))
 
 
 def _score_by_position(
