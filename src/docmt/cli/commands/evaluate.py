@@ -21,7 +21,6 @@ examples:
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -268,12 +267,8 @@ def run(arguments: Sequence[str]) -> int:
         return report_alignment_errors(options, {system.name: system.path for system in systems})
     _check(options, systems)
     command = _read(options, systems)
-    try:
-        _translate(command)
-        return _score(command)
-    except KeyboardInterrupt:
-        _log_how_to_continue(command)
-        raise
+    _translate(command)
+    return _score(command)
 
 
 def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
@@ -520,17 +515,3 @@ def _warn_about_equal_systems(command: EvaluateRun) -> None:
         if text in texts[:number]:
             path, same = command.systems[number].path, command.systems[texts.index(text)].path
             _log.warning(f"{path} has the same translations as {same}")
-
-
-def _log_how_to_continue(command: EvaluateRun) -> None:
-    """Log which translations are complete, and how to continue with their files after an interruption."""
-    written = [system for system in command.systems if system.output and system.hypotheses is not None]
-    if not written or len(command.systems) == 1:
-        return
-    if command.options.metrics.unit == "instance" or any(each.failed or any(each.miscounted) for each in written):
-        advice = "to compare the systems, translate again with another -o, as the files lack data for the scores"
-    else:
-        names = shlex.join(system.output if system in written else system.path for system in command.systems)
-        reference = "" if command.options.reference else f" --reference {shlex.quote(str(command.options.source))}"
-        advice = f"continue with --systems {names}{reference}"
-    _log.warning(f"complete: {', '.join(system.output for system in written)}; {advice}")
