@@ -38,11 +38,10 @@ from docmt.decoding.translation_results import (
 )
 from docmt.documents import Document
 from docmt.documents.words import find_words
-from docmt.engines.http_client import EngineUnavailable, HttpClient
+from docmt.engines.http_client import EngineUnavailable, HttpClient, Server
 from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
 from docmt.engines.sentence_requests import ASKED_AGAIN, SentenceRequests, make_sentence
-from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
 from docmt.terms.matching import TermMatcher, TermMode, make_matcher

@@ -19,9 +19,8 @@ from docmt.documents import unwrap_lines
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
 from docmt.engines.answers import clean_answer, find_fault, find_losses, is_copy
-from docmt.engines.http_client import FailedRequest, RefusedRequest
+from docmt.engines.http_client import FailedRequest, RefusedRequest, Server
 from docmt.engines.profile import EngineProfile
-from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, Turn, make_request
 from docmt.terms.matching import Occurrence, TermMatcher
 

@@ -24,7 +24,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -141,17 +141,8 @@ class ExternalScore:
 
     def to_json(self) -> dict[str, Any]:
         """Return the score as JSON values, with document and sentence numbers from 1."""
-        return {
-            "name": self.name,
-            "score": self.score,
-            "signature": self.signature,
-            "segments": sum(map(len, self.scores)),
-            "segment": self.segment,
-            "length_ratio": self.length_ratio,
-            "scores": [list(document) for document in self.scores],
-            "limit": self.limit,
-            "too_long": [[document + 1, sentence + 1] for document, sentence in self.too_long],
-        }
+        values = {**asdict(self), "score": self.score, "segments": sum(map(len, self.scores))}
+        return values | {"too_long": [[document + 1, sentence + 1] for document, sentence in self.too_long]}
 
 
 def score_externally(

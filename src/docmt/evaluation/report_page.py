@@ -115,12 +115,11 @@ def _score_documents(
 def _draw_documents(names: Sequence[str], metric: str, scores: NDArray[np.float64], ids: Sequence[str]) -> str:
     """Return a picture with a point for each document: score of the baseline across, of another system up."""
     low, high = float(scores.min()), float(scores.max())
-    points = []
-    for number in range(1, len(names)):
-        for document, id in enumerate(ids):
-            across, up = scores[0, document], scores[number, document]
-            label = f"{id}: {names[0]} {across:.1f}, {names[number]} {up:.1f}"
-            points.append((number, float(across), float(up), None, label))
+    points = [
+        (number, float(across), float(up), None, f"{id}: {names[0]} {across:.1f}, {names[number]} {up:.1f}")
+        for number in range(1, len(names))
+        for id, across, up in zip(ids, scores[0], scores[number], strict=True)
+    ]
     title = f"{metric} of each document: {names[0]} across, the others up; better above the line"
     return _draw(title, points, {value: f"{value:g}" for value in _ticks(low, high)}, (low, high), True)
 
