@@ -9,7 +9,7 @@ import pytest
 from commands import assert_one_sentence, call
 
 from docmt.core.errors import DocmtError
-from docmt.evaluation.term_scores import TermTask, match_terms
+from docmt.evaluation.source_scores import TermTask, match_terms
 from docmt.terms import Glossary, Term
 from docmt.terms.matching import TermMatcher
 

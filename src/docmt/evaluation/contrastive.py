@@ -220,10 +220,11 @@ def evaluate_items(
         config = replace(config, sentences="deciding")
 
     def score_group(group: Sequence[SuiteItem]) -> list[list[Translation]]:
-        pairs: list[tuple[Document | str, Document | str]] = []
-        for item in group:
-            source = Document.from_sentences(item.source, id=item.id)
-            pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
+        pairs = [
+            (Document.from_sentences(item.source, id=item.id), Document.from_sentences(candidate, id=item.id))
+            for item in group
+            for candidate in item.candidates
+        ]
         noise = None
         if noise_seed is not None:
             from docmt.model.noise import ContextNoise  # imported here: it needs torch

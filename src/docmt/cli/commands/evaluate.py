@@ -70,7 +70,7 @@ from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES
 from docmt.evaluation.metrics import check_document_counts, read_aligned_documents
 from docmt.evaluation.output_alignment import Documents, Ranges
 from docmt.evaluation.significance import check_can_resample
-from docmt.evaluation.system_scores import score_system
+from docmt.evaluation.source_scores import score_system
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher
 

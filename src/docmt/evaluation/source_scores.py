@@ -1,7 +1,8 @@
-"""Terms in translations: how many of those that the source has stand there, and how alike they are within a document.
+"""Scores that need the source: terms, consistency, and scores of sentences that are aligned with it.
 
-The count is that of WMT 2026: an occurrence needs words of its own, any listed translation will do, and the most
-occurrences that can be met at once are met. Notation: G sentences, D documents.
+Terms: how many of those that the source has stand in a translation, and how alike they are within a document. The count
+is that of WMT 2026: an occurrence needs words of its own, any listed translation will do, and the most occurrences that
+can be met at once are met. Notation: G sentences, D documents.
 
 LTCR, the lexical translation consistency rate: how alike the translations of what a document repeats are.
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 import numpy as np
@@ -32,9 +33,9 @@ from docmt.checking.languages import FUNCTION_WORDS, detect_language, tokenize
 from docmt.checking.renderings import RepeatedPhrase, find_renderings, find_repeated_phrases, link_by_counts
 from docmt.core.errors import DocmtError
 from docmt.documents.words import Span
-from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES, TERM_METRICS
-from docmt.evaluation.metrics import MetricScore, Scores, Statistics
-from docmt.evaluation.output_alignment import Documents
+from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES, TERM_METRICS, MetricConfig
+from docmt.evaluation.metrics import Evaluation, MetricScore, Scores, Statistics, evaluate_documents
+from docmt.evaluation.output_alignment import Documents, Ranges, align_output
 from docmt.terms import Term
 from docmt.terms.matching import TermMatcher
 from docmt.terms.word_forms import choose_lemma
@@ -214,3 +215,44 @@ def _count_document(
 def _count_places(words: Sequence[str], key: tuple[str, ...]) -> int:
     """Return how often words stand in a row."""
     return sum(tuple(words[first : first + len(key)]) == key for first in range(len(words)))
+
+
+Sides = tuple[Documents, Documents, Documents]
+"""Source, translation and reference in pairs of sentences, or of the units of an alignment."""
+
+
+def score_system(
+    sources: Documents,
+    hypotheses: Documents,
+    references: Sequence[Documents],
+    config: MetricConfig,
+    *,
+    matcher: TermMatcher | None = None,
+    languages: tuple[str, str] = ("", ""),
+    instances: Ranges | None = None,
+    miscounted: int = 0,
+) -> tuple[Evaluation, Sides | None]:
+    """Score translated documents; see `evaluate_documents`. Return the scores and what was paired, if anything was.
+
+    sources: with the sentences of the references; empty if neither consistency nor terms are scored and nothing is
+    aligned. With the units sentence and paragraph, hypotheses with other sentences are aligned. matcher: of terms that
+    are scored. languages: codes for consistency; empty ones are detected.
+    """
+    first, *more = references
+    is_paired = not miscounted and list(map(len, hypotheses)) == list(map(len, first))
+    is_aligned = config.unit in ("sentence", "paragraph") and not is_paired
+    aligned = align_output(sources, hypotheses, first) if is_aligned else None
+    scores = evaluate_documents(
+        hypotheses, first, config, instances, more_references=more, miscounted=miscounted, aligned=aligned
+    )
+    extra: dict[str, MetricScore | None] = dict.fromkeys(TERM_METRICS) if matcher else {}
+    sides: Sides | None = None
+    if sources and not scores.undefined:
+        translation, reference, source = aligned.pair(first, sources) if aligned else (hypotheses, first, sources)
+        sides = source, translation, reference
+        if not scores.metrics.keys().isdisjoint(CONSISTENCY_METRICS):
+            rates = score_consistency(source, translation, reference, languages)
+            extra |= {key: rate for key, rate in rates.items() if key in scores.metrics}
+        if matcher:
+            extra |= TermTask.from_sources(matcher, source).score(translation, reference)
+    return replace(scores, metrics={**scores.metrics, **extra}), sides
