@@ -126,20 +126,20 @@ def _draw_documents(names: Sequence[str], metric: str, scores: NDArray[np.float6
 
 def _draw_positions(comparison: Comparison) -> Iterator[str]:
     """Yield pictures of scores by the position of sentences, of the systems that have scores of sentences."""
-    systems = comparison.systems
-    names, defined = list(systems), {name: each for name, each in systems.items() if each.sentence_metrics()}
-    if not defined:
+    names = list(comparison.systems)
+    if not any(each.sentence_metrics() for each in comparison.systems.values()):
         return
-    buckets = scores_by_position(defined, comparison.config).buckets
+    buckets = scores_by_position(comparison.systems, comparison.config).buckets
+    defined = next(iter(buckets.values())).systems
     others = ", ".join(name for name in names if name not in defined)
     remark = f", without {others}: other sentences than the source" if others else ""
-    for metric in next(iter(next(iter(buckets.values())).systems.values())):
+    for metric in next(iter(defined.values())):
         points = []
         for place, (bucket, scores) in enumerate(buckets.items()):
             for name, each in scores.systems.items():
                 number, value = names.index(name), each[metric]
                 ends = None if value.low is None or value.high is None else (value.low, value.high)
-                x = place + 0.12 * (number - (len(systems) - 1) / 2)
+                x = place + 0.12 * (number - (len(names) - 1) / 2)
                 points.append((number, x, value.value, ends, f"{name}, sentence {bucket}: {value.format(2)}"))
         heights = [end for _, _, value, ends, _ in points for end in (value, *(ends or ()))]
         title = f"{METRIC_NAMES[metric]} by position of sentences in documents{remark}"

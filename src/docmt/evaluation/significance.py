@@ -476,6 +476,8 @@ class PositionScores:
 
     buckets: Mapping[str, BucketScores]
     """scores by bucket name, in order of position"""
+    missing: Sequence[str]
+    """why systems are left out, one sentence each"""
 
     def format(self) -> str:
         """Return a table with a row per bucket and metric and a column per system."""
@@ -498,14 +500,14 @@ class PositionScores:
 def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceConfig | None = None) -> PositionScores:
     """Return sentence scores of each system by position: first sentences of documents, second ones, and so on.
 
-    systems: by name, all with the same references. config: samples and seed of the intervals.
-    Raises DocmtError for a system without sentence scores.
+    systems: by name, all with the same references. config: samples and seed of the intervals. Systems without sentence
+    scores are left out. Raises DocmtError if none has any.
     """
     config, buckets = config or SignificanceConfig(), dict[str, BucketScores]()
-    metrics = {name: evaluation.sentence_metrics() for name, evaluation in systems.items()}
-    for name, scores in metrics.items():
-        if not scores:
-            raise DocmtError(f"{name} {systems[name].describe_missing_sentences()}")
+    metrics = {name: scores for name, evaluation in systems.items() if (scores := evaluation.sentence_metrics())}
+    missing = [f"{name} {systems[name].describe_missing_sentences()}" for name in systems if name not in metrics]
+    if not metrics:
+        raise DocmtError(missing[0])
     first = next(iter(metrics.values()))
     documents = next(iter(first.values())).documents
     numbers = bucket_numbers(np.arange(len(documents)) - np.searchsorted(documents, documents) + 1)
@@ -518,4 +520,4 @@ def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceCo
             for name, score in zip(metrics, estimate_each(np.stack(rows), metric.formula, config), strict=True):
                 bucket.systems[name][key] = score
         buckets[BUCKET_NAMES[number]] = bucket
-    return PositionScores(buckets)
+    return PositionScores(buckets, missing)

@@ -492,20 +492,15 @@ def _collect_values(
 def _score_by_position(
     options: EvaluateOptions, evaluations: Mapping[str, Evaluation], failures: list[str]
 ) -> PositionScores | None:
-    """Return scores by sentence position for the systems with sentence scores.
-
-    Systems without them are logged. It is a failure if no system has any.
-    """
-    defined = {name: scores for name, scores in evaluations.items() if scores.sentence_metrics()}
-    remarks = [
-        f"{name} {scores.describe_missing_sentences()}" for name, scores in evaluations.items() if name not in defined
-    ]
-    if not defined:
-        failures.append(remarks[0])
+    """Return scores by sentence position. It is a failure if no system has scores of sentences."""
+    try:
+        positions = scores_by_position(evaluations, options.significance)
+    except DocmtError as error:
+        failures.append(str(error))
         return None
-    for remark in remarks:
+    for remark in positions.missing:
         _log.warning(remark)
-    return scores_by_position(defined, options.significance)
+    return positions
 
 
 def _warn_about_equal_systems(command: EvaluateRun) -> None:
