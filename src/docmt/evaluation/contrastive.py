@@ -203,7 +203,7 @@ def distance_name(distance: int | None) -> str:
 def evaluate_items(
     translator: Translator,
     items: Sequence[SuiteItem],
-    config: SuiteConfig | None = None,
+    config: SuiteConfig = SuiteConfig(),
     on_item: OnItem | None = None,
     *,
     context: bool = True,
@@ -215,7 +215,6 @@ def evaluate_items(
     context: whether sentences see the other sentences of their documents. noise_seed: noise replaces the sentences
     around the tested one (`ContextNoise`), which alone counts.
     """
-    config = config or SuiteConfig()
     if noise_seed is not None:
         config = replace(config, sentences="deciding")
 

@@ -288,7 +288,7 @@ class Evaluation:
 def evaluate_documents(
     hypotheses: Documents,
     references: Documents,
-    config: MetricConfig | None = None,
+    config: MetricConfig = MetricConfig(),
     instances: Ranges | None = None,
     *,
     more_references: Sequence[Documents] = (),
@@ -309,7 +309,6 @@ def evaluate_documents(
     Raises DocmtError if the corpus is empty, document counts differ, or the unit is the instance and the instances
     are missing or do not cover the documents.
     """
-    config = config or MetricConfig()
     check_document_counts(len(hypotheses), len(references))
     _check_references(references, more_references)
     undefined = _describe_unequal_counts(hypotheses, references)
@@ -367,7 +366,7 @@ def document_bleu(hypotheses: Documents, references: Documents) -> MetricScore:
 def evaluate_files(
     hypothesis_path: Path | str,
     reference_path: Path | str,
-    config: MetricConfig | None = None,
+    config: MetricConfig = MetricConfig(),
     instances: Ranges | None = None,
     *,
     more_references: Sequence[Path | str] = (),

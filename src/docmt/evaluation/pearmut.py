@@ -114,14 +114,14 @@ Answers = dict[tuple[int, int], dict[str, dict[str, tuple[float, float]]]]
 """Points and errors by document and segment, then system, then annotator."""
 
 
-def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None) -> Comparison:
+def score_answers(paths: Sequence[str], config: SignificanceConfig = SignificanceConfig()) -> Comparison:
     """Return the scores of a campaign. paths: its key, in any place, and files of answers, the oldest first.
 
     Answers are what Pearmut's dashboard gives to download. The last answer of an annotator counts, and the mean over
     annotators. Items that are not of the campaign (tutorials) are left out.
     Raises DocmtError for other files, without a key or answers, and for answers of another campaign.
     """
-    config, files = config or SignificanceConfig(), list(map(_read_file, paths))
+    files = list(map(_read_file, paths))
     key, entries = next((key for key, _ in files if key), None), [entry for _, entries in files for entry in entries]
     if key is None:
         raise DocmtError("there is no key of the campaign: name the file .key.json that was written beside it, too")

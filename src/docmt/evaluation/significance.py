@@ -367,7 +367,7 @@ class Comparison:
         return {"significance": asdict(self.config), "resampled": resampled, "systems": systems}
 
 
-def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None = None) -> Comparison:
+def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig = SignificanceConfig()) -> Comparison:
     """Compare the first system with the others in every metric.
 
     systems: by name, evaluated with equal settings on the same references. Metrics of documents and paragraphs always
@@ -375,7 +375,6 @@ def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None
     Raises DocmtError for fewer than two systems, evaluations that differ in settings or references, and a single
     document.
     """
-    config = config or SignificanceConfig()
     if len(systems) < 2:
         raise DocmtError(f"cannot compare {format_count(len(systems), 'system')}. Give two or more")
     baseline, first = next(iter(systems.items()))
@@ -497,13 +496,15 @@ class PositionScores:
         return {name: asdict(bucket) for name, bucket in self.buckets.items()}
 
 
-def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceConfig | None = None) -> PositionScores:
+def scores_by_position(
+    systems: Mapping[str, Evaluation], config: SignificanceConfig = SignificanceConfig()
+) -> PositionScores:
     """Return sentence scores of each system by position: first sentences of documents, second ones, and so on.
 
     systems: by name, all with the same references. config: samples and seed of the intervals. Systems without sentence
     scores are left out. Raises DocmtError if none has any.
     """
-    config, buckets = config or SignificanceConfig(), dict[str, BucketScores]()
+    buckets = dict[str, BucketScores]()
     metrics = {name: scores for name, evaluation in systems.items() if (scores := evaluation.sentence_metrics())}
     missing = [f"{name} {systems[name].describe_missing_sentences()}" for name in systems if name not in metrics]
     if not metrics:

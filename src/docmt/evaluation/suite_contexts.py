@@ -85,8 +85,8 @@ class SuiteContextComparison:
 def compare_suite_contexts(
     translator: Translator,
     items: Sequence[SuiteItem],
-    config: SuiteConfig | None = None,
-    significance: SignificanceConfig | None = None,
+    config: SuiteConfig = SuiteConfig(),
+    significance: SignificanceConfig = SignificanceConfig(),
     on_item: OnItem | None = None,
     *,
     translate: bool = False,
@@ -97,7 +97,6 @@ def compare_suite_contexts(
     translate: whether to translate contrastive items, too. Raises DocmtError if no item has a context, or no two items
     can exchange theirs.
     """
-    significance = significance or SignificanceConfig()
     shuffled = shuffle_contexts(items, significance.seed)
     numbers = list(shuffled)
     true = [items[number] for number in numbers]
@@ -115,7 +114,6 @@ def compare_suite_contexts(
                 inputs = [_drop_context(item) for item in true]
             return evaluate_translations(translator, inputs, callback)
 
-    config = config or SuiteConfig()
     # With noise the tested sentence alone counts. Means over other sentences, too, would not compare with that.
     has_noise = bool(true[0].candidates) and not (config.normalization == "mean" and config.sentences == "all")
     conditions = SCORED_CONDITIONS if has_noise else CONDITIONS
