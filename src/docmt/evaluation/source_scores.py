@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, pairwise
 
 import numpy as np
@@ -62,65 +62,57 @@ def score_share(
     return MetricScore(value, f"reference:{reference:.2f}{details}", *fields) if rows[:, 0].any() else None
 
 
-@dataclass(frozen=True)
-class TermTask:
-    """The terms of a glossary in the source sentences of D documents."""
+def score_terms(
+    matcher: TermMatcher, sources: Documents, translations: Documents, references: Documents
+) -> dict[str, MetricScore | None]:
+    """Return the scores of the terms of a glossary in D documents, with the same numbers of sentences, by name.
 
-    matcher: TermMatcher
-    wanted: Sequence[Sequence[Wanted]]
-    """[D] of each sentence"""
+    The signatures have the same score of the references. No consistency without a term that a document repeats. Raises
+    DocmtError if the source has no term.
+    """
+    found = [[[each.term for each in matcher.find(text)] for text in document] for document in sources]
+    wanted = [[Counter(term for term in terms if term.targets) for terms in document] for document in found]
+    if not any(map(any, wanted)):
+        raise DocmtError("no term of the glossary stands in the source: is it for the other direction?")
+    made, ceiling = (_count_terms(matcher, wanted, side) for side in (translations, references))
+    sentences = np.repeat(np.arange(len(translations)), list(map(len, translations)))
+    scores, forms = dict[str, MetricScore | None](), "simplemma" if matcher.target.has_table else "endings"
+    for key in TERM_METRICS:
+        details = "" if key == "repeated" else f"|asked:{made[key][:, 0].sum()}|forms:{forms}"
+        documents = np.arange(len(translations)) if key == "consistency" else sentences
+        scores[key] = score_share(key, made[key], ceiling[key], documents, details)
+    return scores
 
-    @classmethod
-    def from_sources(cls, matcher: TermMatcher, sources: Documents) -> TermTask:
-        """Find the terms. Raises DocmtError if there are none."""
-        found = [[[each.term for each in matcher.find(text)] for text in document] for document in sources]
-        wanted = [[Counter(term for term in terms if term.targets) for terms in document] for document in found]
-        if not any(map(any, wanted)):
-            raise DocmtError("no term of the glossary stands in the source: is it for the other direction?")
-        return cls(matcher, wanted)
 
-    def score(self, translations: Documents, references: Documents) -> dict[str, MetricScore | None]:
-        """Return the scores of translations, with the same numbers of sentences as the source, by name.
+def _count_terms(
+    matcher: TermMatcher, wanted: Sequence[Sequence[Wanted]], translations: Documents
+) -> dict[str, Statistics]:
+    """Return statistics, [G, 2] or for consistency [D, 2]: of how many, and how many."""
+    rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for asked, document in zip(wanted, translations, strict=True):
+        renderings: dict[Term, Counter[int]] = defaultdict(Counter)
+        for terms, text in zip(asked, document, strict=True):
+            for key, (most, exact) in _TIERS.items():
+                met = match_terms(terms, _find_terms(matcher, terms, text, most, exact)) if terms else []
+                rows[key].append((sum(terms.values()), len(met)))
+            for term, number in met:  # of the last tier, in any form
+                renderings[term][number] += 1
+            words = re.findall(r"\w+", text.lower())
+            rows["repeated"].append((len(words), sum(a == b for a, b in pairwise(words))))
+        repeated = {term: count for term, count in sum(map(Counter, asked), Counter[Term]()).items() if count > 1}
+        same = sum(max(renderings[term].values(), default=0) for term in repeated)
+        rows["consistency"].append((sum(repeated.values()), same))
+    return {key: np.array(each) for key, each in rows.items()}
 
-        The signatures have the same score of the references. No consistency without a term that a document repeats.
-        """
-        documents = np.repeat(np.arange(len(translations)), list(map(len, translations)))
-        scores: dict[str, MetricScore | None] = {}
-        made, ceiling = self._count(translations), self._count(references)
-        forms = "simplemma" if self.matcher.target.has_table else "endings"
-        for key in TERM_METRICS:
-            details = "" if key == "repeated" else f"|asked:{made[key][:, 0].sum()}|forms:{forms}"
-            numbers = np.arange(len(translations)) if key == "consistency" else documents
-            scores[key] = score_share(key, made[key], ceiling[key], numbers, details)
-        return scores
 
-    def _count(self, translations: Documents) -> dict[str, Statistics]:
-        """Return statistics, [G, 2] or for consistency [D, 2]: of how many, and how many."""
-        rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        for wanted, document in zip(self.wanted, translations, strict=True):
-            renderings: dict[Term, Counter[int]] = defaultdict(Counter)
-            for terms, text in zip(wanted, document, strict=True):
-                asked = sum(terms.values())
-                for key, (most, exact) in _TIERS.items():
-                    met = match_terms(terms, self._find(terms, text, most, exact)) if terms else []
-                    rows[key].append((asked, len(met)))
-                for term, number in met:  # of the last tier, in any form
-                    renderings[term][number] += 1
-                words = re.findall(r"\w+", text.lower())
-                rows["repeated"].append((len(words), sum(a == b for a, b in pairwise(words))))
-            repeated = {term: count for term, count in sum(map(Counter, wanted), Counter[Term]()).items() if count > 1}
-            same = sum(max(renderings[term].values(), default=0) for term in repeated)
-            rows["consistency"].append((sum(repeated.values()), same))
-        return {key: np.array(each) for key, each in rows.items()}
-
-    def _find(self, terms: Wanted, text: str, most: int | None, exact: bool) -> Tier:
-        """Return where the translations of terms stand. most: how many of each. exact: only as they are listed."""
-        places = {}
-        for term in terms:
-            for number, target in enumerate(term.targets[:most]):
-                spans = self.matcher.list_places(term, target, text, True)
-                places[term, number] = spans if exact else spans + self.matcher.list_places(term, target, text)
-        return places
+def _find_terms(matcher: TermMatcher, terms: Wanted, text: str, most: int | None, exact: bool) -> Tier:
+    """Return where the translations of terms stand. most: how many of each. exact: only as they are listed."""
+    places = {}
+    for term in terms:
+        for number, target in enumerate(term.targets[:most]):
+            spans = matcher.list_places(term, target, text, True)
+            places[term, number] = spans if exact else spans + matcher.list_places(term, target, text)
+    return places
 
 
 _TIERS = {"terms_base": (1, True), "terms_listed": (None, True), "terms": (None, False)}
@@ -254,5 +246,5 @@ def score_system(
             rates = score_consistency(source, translation, reference, languages)
             extra |= {key: rate for key, rate in rates.items() if key in scores.metrics}
         if matcher:
-            extra |= TermTask.from_sources(matcher, source).score(translation, reference)
+            extra |= score_terms(matcher, source, translation, reference)
     return replace(scores, metrics={**scores.metrics, **extra}), sides
