@@ -53,23 +53,12 @@ from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import Corpus, read_reference
 from docmt.engines import is_endpoint
-from docmt.evaluation import (
-    Comparison,
-    Evaluation,
-    ExternalConfig,
-    ExternalScore,
-    MetricConfig,
-    PositionScores,
-    SignificanceConfig,
-    compare,
-    group_by_unit,
-    score_externally,
-    scores_by_position,
-)
-from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES
-from docmt.evaluation.metrics import check_document_counts, read_aligned_documents
+from docmt.evaluation import compare, scores_by_position
+from docmt.evaluation.external import ExternalConfig, ExternalScore, score_externally
+from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES, MetricConfig
+from docmt.evaluation.metrics import Evaluation, check_document_counts, group_by_unit, read_aligned_documents
 from docmt.evaluation.output_alignment import Documents, Ranges
-from docmt.evaluation.significance import check_can_resample
+from docmt.evaluation.significance import Comparison, PositionScores, SignificanceConfig, check_can_resample
 from docmt.evaluation.source_scores import score_system
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher
