@@ -13,18 +13,15 @@ from docmt.documents import unwrap_lines
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
 from docmt.engines.answers import clean_answer, find_fault, find_losses, is_copy
-from docmt.engines.http_client import FailedRequest, RefusedRequest
+from docmt.engines.http_client import FailedRequest, RefusedRequest, Server
 from docmt.engines.profile import EngineProfile
-from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, Turn, make_request
 from docmt.terms.matching import Occurrence, TermMatcher
 
-UNMET = ("lost", "forbidden")
+ASKED_AGAIN = ("lost", "forbidden")
 """States of terms for which a sentence is asked again."""
 _MOST_QUESTIONS = 3
 """Requests for a sentence whose answers are wrong."""
-TOKEN_CHARACTERS = 3
-"""Characters of a token, about."""
 
 
 class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt
@@ -92,7 +89,7 @@ class SentenceRequests:
             if is_copy(text, question.text, self.languages):  # kept if the server stays with it, and reported
                 lacks = ["a translation", *lacks]
             uses = self.check_terms(occurrences, text, source, attempt)
-            unmet = [each for each in uses if each.status in UNMET]
+            unmet = [each for each in uses if each.status in ASKED_AGAIN]
             if best is None or (len(lacks), len(unmet)) < rank:
                 # What was cut off the answer is in its log-probability, too.
                 scores = answer.scores if text == answer.text.strip() else ()
