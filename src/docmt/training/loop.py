@@ -6,7 +6,7 @@ import logging
 import math
 import shlex
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -28,7 +28,7 @@ from docmt.checkpoint.weights import WEIGHTS_FILE, average_weights, check_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
-from docmt.data import PreparedStore
+from docmt.data import Batch, PreparedStore
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.products import multiplies_bfloat16
 from docmt.training.distributed import (
@@ -49,9 +49,9 @@ from docmt.training.distributed import (
     watch_processes,
 )
 from docmt.training.finetune import adopt_architecture, check_explicit_settings, initialize_from
-from docmt.training.objective import find_word_tokens
+from docmt.training.objective import find_word_tokens, model_loss
 from docmt.training.optimizer import Updater, derive_seed
-from docmt.training.reporting import RecentUpdates, TensorBoardLogger, build_card, describe_start, estimate_eta
+from docmt.training.reporting import TensorBoardLogger, build_card, describe_start, estimate_eta
 from docmt.training.run_directory import (
     BestValidation,
     RunDirectory,
@@ -64,11 +64,12 @@ from docmt.training.run_directory import (
 from docmt.training.train_config import TrainConfig
 from docmt.training.trained_weights import choose_strategy, has_shards, is_sharded, local, save_shards
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config, prefetch, select_direction
-from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss, plain_loss
+from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss
 
 _log = logging.getLogger(__name__)
 
 _STOP_SYNC_INTERVAL = 10  # updates between exchanges of stop requests among processes
+_UPDATES_PER_NOTE = 20  # between readings of the loss for the progress line on a GPU
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,19 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
                 run.undo_start()  # nothing is trained yet: a corrected command must find no run directory
             raise
         return training.run_until_stopped(stop)
+
+
+def batches(store: PreparedStore, config: TrainConfig) -> Iterator[Batch]:
+    """Yield the batches of the training split in the order of `train(config)`, epoch after epoch, without end.
+
+    They are on the CPU, without word dropout and padding. `config.run` is not used. An update of `train` takes
+    `gradient_accumulation` of them from each process, but not over the end of an epoch.
+    Raises DocmtError where `train` does, for a store or a start model that does not fit.
+    """
+    store = select_direction(store, config)
+    config = replace(config, model=resolve_model_config(config, store))
+    for _, update in TrainingCorpus(store, config).iterate_updates(epoch=0, position=0):
+        yield from update
 
 
 def resolve_model_config(
@@ -215,10 +229,9 @@ class Training:
         )
         self.gradient_norm: torch.Tensor | None = None  # of the last update, if it was measured
         self.tensorboard = TensorBoardLogger(run.tensorboard, config.tensorboard, self.state.update)
-        self.recent = RecentUpdates(fabric.device)
         self.started_at = self.state.update, self.state.seconds
         self.epoch_fraction = 0.0  # of the current epoch, in [0, 1)
-        self.dev_note = ""  # text for the progress line
+        self.loss_note = self.dev_note = ""  # texts for the progress line
         self.bleu: DevBleu | None = None
         if config.validation.best_by == "d_bleu" and corpus.dev is not None:
             self.bleu = DevBleu(fabric, corpus.dev, corpus.tokenizer, config.validation.beam)
@@ -266,14 +279,13 @@ class Training:
         state, started = self.state, time.monotonic()
         plan, batches = next(self.updates)
         number = state.update + 1
-        result = self.updater.update(number, plan, batches, measure_norm=number % self.config.log_every == 0)
-        self.sums += result.sums
-        self.gradient_norm = result.gradient_norm
+        measures_norm = number % self.config.log_every == 0
+        sums, self.gradient_norm = self.updater.update(number, plan, batches, measures_norm)
+        self.sums += sums
         state.update = number
         state.epoch, state.position = (plan.epoch + 1, 0) if plan.ends_epoch else (plan.epoch, plan.position)
         self.epoch_fraction = state.position / plan.epoch_batches
         seconds = time.monotonic() - started
-        self.recent.add(result.sums[0], plan.label_tokens, seconds)
         state.interval.tokens += plan.label_tokens
         state.interval.seconds += seconds
         state.seconds += seconds
@@ -475,8 +487,13 @@ class Training:
 
     def _progress_note(self) -> str:
         """Return the text beside the number of updates in the progress line."""
-        rate = f"learning rate {self.updater.learning_rate(self.state.update):.2g}"
-        return ", ".join(part for part in (self.recent.note(), rate, self.dev_note) if part)
+        interval, update = self.state.interval, self.state.update
+        # Reading the loss makes a GPU wait.
+        if interval.tokens and (self.fabric.device.type == "cpu" or update % _UPDATES_PER_NOTE == 0):
+            speed = interval.tokens / max(interval.seconds, 1e-9)
+            self.loss_note = f"loss {float(self.sums[0]) / interval.tokens:.3f}, {speed:,.0f} tokens/s"
+        rate = f"learning rate {self.updater.learning_rate(update):.2g}"
+        return ", ".join(part for part in (self.loss_note, rate, self.dev_note) if part)
 
     def _estimate_eta(self) -> float | None:
         state, (update, seconds) = self.state, self.started_at
@@ -499,8 +516,10 @@ class Training:
         facts = {**self._facts(), "ended_because": reason, "weights": origin}
         scores = []
         if dev is not None:
-            loss = partial(plain_loss, self.model, self.config.objective.label_smoothing)
-            dev_loss = compute_dev_loss(self.fabric, self.model, dev, loss)
+            smoothing = self.config.objective.label_smoothing
+            dev_loss = compute_dev_loss(
+                self.fabric, self.model, dev, lambda batch: model_loss(self.model, batch, smoothing)
+            )
             facts["dev_loss_of_this_model"] = f"{dev_loss.loss:.4f} (nll {dev_loss.nll:.4f} nats a token)"
             if self.bleu is not None:
                 score = self.bleu(self.model)

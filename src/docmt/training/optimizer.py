@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -62,16 +61,6 @@ def _checkpointed_forward(
         return forward(x, context)
     result: Tensor = checkpoint(forward, x, context, use_reentrant=False)
     return result
-
-
-@dataclass(frozen=True)
-class UpdateResult:
-    """Sums and gradient norm of an update, from before the weights changed."""
-
-    sums: Tensor
-    """[2] float64: loss and negative log-likelihood in nats, summed over the label tokens of all processes"""
-    gradient_norm: Tensor | None
-    """norm of the gradient of the mean loss before clipping; None if neither clipping nor a log needs it"""
 
 
 class Updater:
@@ -145,8 +134,12 @@ class Updater:
 
     def update(
         self, number: int, plan: UpdatePlan, batches: Sequence[Batch], measure_norm: bool = False
-    ) -> UpdateResult:
+    ) -> tuple[Tensor, Tensor | None]:
         """Make update `number` (counted from 1) with the gradient of the loss per label token of all its batches.
+
+        Return loss and negative log-likelihood in nats [2], float64, summed over the label tokens of all processes; and
+        the norm of the gradient of the mean loss before clipping, None if neither clipping nor `measure_norm` needs it.
+        All are from before the weights changed.
 
         Random numbers depend on seed, update and batch alone, so neither resuming nor another number of processes
         changes them.
@@ -179,7 +172,7 @@ class Updater:
         if masters is not None:
             masters.copy_to_model()
         self.optimizer.zero_grad()
-        return UpdateResult(sums, norm)
+        return sums, norm
 
     def _prepare(self, batch: Batch, epoch: int) -> Batch:
         """Return a batch with word dropout at the rate of the epoch, padded, on the device."""

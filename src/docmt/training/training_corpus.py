@@ -29,8 +29,6 @@ from docmt.model.families import FAMILIES
 from docmt.text import SpecialTokens, Tokenizer
 from docmt.training.train_config import TrainConfig
 
-_CHECKED_AT_ONCE = 1 << 20  # tokens
-
 
 class BatchedSplit:
     """Split of a store, cut into instances and planned into batches."""
@@ -47,7 +45,6 @@ class BatchedSplit:
         self.labelled = options.labelled_sentences
         self.boundaries = FAMILIES[model.family].boundary_tokens(model)
         self.references = training and options.context_spec().references
-        self._check_token_ids(SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size))
         share = config.batches.train_share if training else 1.0
         documents = max(round(share * store.num_documents), 1)
         offsets = store.document_offsets[: documents + 1]
@@ -106,19 +103,6 @@ class BatchedSplit:
                 f"has {sizes[index]} tokens, but model.max_positions is {limit}: {raising}lower model.instance_tokens, "
                 "or leave out longer sentences"
             )
-
-    def _check_token_ids(self, source_specials: SpecialTokens) -> None:
-        """Raise DocmtError if a token file has ids outside of the vocabulary."""
-        source, target = self.store.sides
-        columns = [(source, self.store.source, source_specials), (target, self.store.target, self.specials)]
-        for name, column, specials in [*columns, ("draft", self.drafts, self.specials)]:
-            tokens = column.tokens if column is not None else np.empty(0)
-            blocks = (tokens[start : start + _CHECKED_AT_ONCE] for start in range(0, len(tokens), _CHECKED_AT_ONCE))
-            if any(int(block.min()) < specials.unk or int(block.max()) >= specials.eod for block in blocks):
-                raise DocmtError(
-                    f"{self.store.directory / f'{name}_tokens.npy'} is damaged (it has ids outside of the vocabulary): "
-                    "run `docmt prepare` again to write the store anew"
-                )
 
     def build_batch(self, indices: Indices) -> Batch:
         """Return the batch of these instances, on the CPU."""
