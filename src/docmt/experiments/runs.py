@@ -442,7 +442,7 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
         )
         while (status := process.poll()) is None:
             time.sleep(0.2)
-            if stop_request.requested:
+            if stop_request.is_set():
                 process.terminate()
                 process.wait()
     if status not in (0, INTERRUPTED):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import shlex
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, nullcontext, suppress
@@ -33,7 +34,6 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.products import multiplies_bfloat16
 from docmt.training.distributed import (
     LostProcessError,
-    StopRequest,
     check_agreement,
     first_builds,
     is_main_process,
@@ -69,6 +69,7 @@ from docmt.training.validation import DevBleu, choose_alignment, compute_dev_los
 _log = logging.getLogger(__name__)
 
 _STOP_SYNC_INTERVAL = 10  # updates between exchanges of stop requests among processes
+_INTERRUPTED = "interrupted"  # the reason after a signal
 _UPDATES_PER_NOTE = 20  # between readings of the loss for the progress line on a GPU
 
 
@@ -114,7 +115,7 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
         try:
             training, stop = _start(config, store, run, resume, stack)
         except DocmtError:
-            if is_main:
+            if is_main and not resume:
                 run.undo_start()  # nothing is trained yet: a corrected command must find no run directory
             raise
         return training.run_until_stopped(stop)
@@ -149,7 +150,7 @@ def resolve_model_config(
 
 def _start(
     config: TrainConfig, store: PreparedStore, run: RunDirectory, resume: bool, stack: ExitStack
-) -> tuple[Training, StopRequest]:
+) -> tuple[Training, threading.Event]:
     """Start all processes, write the run directory and build the training.
 
     `stack` gets the log file and the signal handlers.
@@ -176,7 +177,10 @@ def _start(
     if config.compute_dtype == "bfloat16" and not multiplies_bfloat16(fabric.device):
         _log.warning("this processor has no bfloat16 instructions: --precision float32 is faster here")
     stop = stack.enter_context(stop_on_signals())
-    return Training(fabric, config, corpus, run, resume), stop
+    training = Training(fabric, config, corpus, run, resume)
+    if fabric.is_global_zero:
+        run.write_recipe(config)  # limits may differ from those of an earlier start
+    return training, stop
 
 
 def _copy_drafter(run: RunDirectory, config: TrainConfig, corpus: TrainingCorpus) -> None:
@@ -236,7 +240,7 @@ class Training:
         if config.validation.best_by == "d_bleu" and corpus.dev is not None:
             self.bleu = DevBleu(fabric, corpus.dev, corpus.tokenizer, config.validation.beam)
 
-    def run_until_stopped(self, stop_request: StopRequest) -> TrainingResult:
+    def run_until_stopped(self, stop_request: threading.Event) -> TrainingResult:
         """Run updates with metrics, validations and checkpoints until a limit is reached; write the final model."""
         config, state = self.config, self.state
         for line in describe_start(config, self.corpus, self.model, state, self.fabric):
@@ -260,7 +264,7 @@ class Training:
                 bar.advance(1, self._progress_note(), self._estimate_eta())
         if state.interval.tokens:
             self._record_interval()
-        finished = not stop_request.requested
+        finished = reason != _INTERRUPTED
         if finished and state.validated != state.update:
             self._validate()
         if finished and self.corpus.dev is None and state.update not in dict(state.snapshots):
@@ -291,7 +295,7 @@ class Training:
         state.seconds += seconds
         return plan.ends_epoch
 
-    def _stop_reason(self, stop_request: StopRequest) -> str:
+    def _stop_reason(self, stop_request: threading.Event) -> str:
         """Return why training must stop, or an empty string. All processes get the same answer."""
         stop, state = self.config.stop, self.state
         if stop.max_steps and state.update >= stop.max_steps:
@@ -300,14 +304,15 @@ class Training:
             return _format_done(state.epoch, "epoch")
         if state.best.exceeds_patience(stop.patience):
             return f"{state.best.since} validations brought no improvement"
+        interrupted = stop_request.is_set()
         time_over = bool(stop.max_minutes) and state.seconds >= 60 * stop.max_minutes
         if self.fabric.world_size > 1:
             if state.update % _STOP_SYNC_INTERVAL:
                 return ""
-            requests, times_over = sum_over_processes(self.fabric, [stop_request.requested, time_over])
-            stop_request.requested, time_over = requests > 0, times_over > 0
-        if stop_request.requested:
-            return "interrupted"
+            requests, times_over = sum_over_processes(self.fabric, [interrupted, time_over])
+            interrupted, time_over = requests > 0, times_over > 0
+        if interrupted:
+            return _INTERRUPTED
         return f"{stop.max_minutes:g} minutes are over" if time_over else ""
 
     def _record_interval(self) -> None:
