@@ -81,7 +81,7 @@ class PrepareConfig:
     target_language: str = ""
     """code of the target language"""
     tokenizer: str = "bpe"
-    """kind to learn (bpe, sentencepiece, moses-bpe), or a model directory or SentencePiece .model file to take it from"""
+    """kind to learn (bpe, sentencepiece, moses-bpe), or a model directory or SentencePiece file to take it from"""
     vocabulary_size: int = ranged(0, 0, LARGEST_VOCABULARY)
     """vocabulary size to learn, with special tokens; 0 = the default of the kind"""
     source_tokenizer: Path | None = None
