@@ -76,26 +76,18 @@ class BatchedSplit:
         source, target, *drafts = lengths
         limited = [source, target if model.limits_target else source, *drafts]
         if model.restarts_positions:
-            sentences = np.arange(len(source))
             context_spec = model.system_options.context_spec()
             before = context_spec.source_context if context_spec.joined_context else 0
-            checks = [
-                ("sentence", np.max(limited, axis=0) + self.boundaries.max_per_sentence, sentences),
-                (
-                    f"context of {before} sentences before sentence",
-                    context_lengths(source, document_offsets, before),
-                    sentences,
-                ),
-            ]
+            sizes = np.max(limited, axis=0) + self.boundaries.max_per_sentence
+            sizes = np.maximum(sizes, context_lengths(source, document_offsets, before))
+            kind, sentences = "context of sentence" if before else "sentence", np.arange(len(source))
         else:
             extra = max(self.boundaries.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)  # beyond those in lengths
             instances = self.instances
             sizes = instance_lengths(instances, *limited) + extra * (instances.last - instances.before)
-            checks = [("instance that begins with sentence", sizes, instances.first)]
-        for kind, sizes, sentences in checks:
-            index = int(sizes.argmax())
-            if sizes[index] <= limit:
-                continue
+            kind, sentences = "instance that begins with sentence", instances.first
+        index = int(sizes.argmax())
+        if sizes[index] > limit:
             document, number = locate_sentence(int(sentences[index]), document_offsets)
             raising = "" if config.initialize_from else "raise it, choose model.position_encoding sinusoidal, "
             raise DocmtError(
