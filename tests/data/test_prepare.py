@@ -99,7 +99,7 @@ def test_statistics_by_hand(config: PrepareConfig, tmp_path: Path) -> None:
     assert (split.documents, split.sentences, split.instances) == (2, 3, 3)
     assert (split.source_tokens, split.target_tokens, split.cost) == (4 + 2 + 7, 3 + 6 + 8, 24)
     assert (split.longest_cost, split.longest_document, split.longest_sentence, split.over_limit) == (10, "v", 1, 1)
-    assert split.sentences_per_instance == 1.0 and split.tokens_per_instance == 8.0
+    assert split.sentences / split.instances == 1.0 and split.cost / split.instances == 8.0
     assert sum(split.skipped.values()) == 3  # an empty side, an empty pair, and the document that had only that
     assert split.skipped.keys() == split.skipped_examples.keys()
     assert json.loads((config.store / "statistics.json").read_text())["splits"]["train"]["sentences"] == 3

@@ -73,15 +73,6 @@ class SplitStatistics:
         """Return the statistics with source and target exchanged."""
         return replace(self, source_tokens=self.target_tokens, target_tokens=self.source_tokens)
 
-    @property
-    def sentences_per_instance(self) -> float:
-        return self.sentences / self.instances
-
-    @property
-    def tokens_per_instance(self) -> float:
-        """Mean cost of an instance."""
-        return self.cost / self.instances
-
 
 @dataclass(frozen=True)
 class CorpusStatistics:
@@ -142,8 +133,8 @@ def format_statistics(statistics: CorpusStatistics) -> str:
     rows = [
         ["", *splits],
         *([name.replace("_", " "), *(f"{getattr(split, name):,}" for split in values)] for name in counts),
-        ["sentences per instance", *(f"{split.sentences_per_instance:.1f}" for split in values)],
-        ["tokens per instance", *(f"{split.tokens_per_instance:.1f}" for split in values)],
+        ["sentences per instance", *(f"{split.sentences / split.instances:.1f}" for split in values)],
+        ["tokens per instance", *(f"{split.cost / split.instances:.1f}" for split in values)],
         ["longest sentence (tokens)", *(f"{split.longest_cost:,}" for split in values)],
         [f"sentences of {statistics.instance_tokens} tokens or more", *(f"{split.over_limit:,}" for split in values)],
     ]

@@ -51,7 +51,7 @@ from docmt.training.distributed import (
 from docmt.training.finetune import adopt_architecture, check_explicit_settings, initialize_from
 from docmt.training.objective import find_word_tokens, model_loss
 from docmt.training.optimizer import Updater, derive_seed
-from docmt.training.reporting import TensorBoardLogger, build_card, describe_start, estimate_eta
+from docmt.training.reporting import TensorBoardLogger, build_card, describe_start
 from docmt.training.run_directory import (
     BestValidation,
     RunDirectory,
@@ -233,8 +233,6 @@ class Training:
         )
         self.gradient_norm: torch.Tensor | None = None  # of the last update, if it was measured
         self.tensorboard = TensorBoardLogger(run.tensorboard, config.tensorboard, self.state.update)
-        self.started_at = self.state.update, self.state.seconds
-        self.epoch_fraction = 0.0  # of the current epoch, in [0, 1)
         self.loss_note = self.dev_note = ""  # texts for the progress line
         self.bleu: DevBleu | None = None
         if config.validation.best_by == "d_bleu" and corpus.dev is not None:
@@ -245,7 +243,8 @@ class Training:
         config, state = self.config, self.state
         for line in describe_start(config, self.corpus, self.model, state, self.fabric):
             _log.info("%s", line)
-        limit = config.stop.max_steps or None
+        limits = config.stop.max_steps, config.stop.max_epochs * self.corpus.count_updates(state.epoch)
+        limit = min(filter(None, limits), default=None)
         with closing(self.updates), progress("training (updates)", limit, done=state.update) as bar:
             while not (reason := self._stop_reason(stop_request)):
                 epoch_ended = self._update()
@@ -261,7 +260,7 @@ class Training:
                     self._save_snapshot()
                 if validated or due:
                     self._save_checkpoint()
-                bar.advance(1, self._progress_note(), self._estimate_eta())
+                bar.advance(1, self._progress_note())
         if state.interval.tokens:
             self._record_interval()
         finished = reason != _INTERRUPTED
@@ -288,7 +287,6 @@ class Training:
         self.sums += sums
         state.update = number
         state.epoch, state.position = (plan.epoch + 1, 0) if plan.ends_epoch else (plan.epoch, plan.position)
-        self.epoch_fraction = state.position / plan.epoch_batches
         seconds = time.monotonic() - started
         state.interval.tokens += plan.label_tokens
         state.interval.seconds += seconds
@@ -499,11 +497,6 @@ class Training:
             self.loss_note = f"loss {float(self.sums[0]) / interval.tokens:.3f}, {speed:,.0f} tokens/s"
         rate = f"learning rate {self.updater.learning_rate(update):.2g}"
         return ", ".join(part for part in (self.loss_note, rate, self.dev_note) if part)
-
-    def _estimate_eta(self) -> float | None:
-        state, (update, seconds) = self.state, self.started_at
-        pace = state.update - update, state.seconds - seconds
-        return estimate_eta(self.config.stop, state, self.epoch_fraction, pace)
 
     def _finish(self, reason: str) -> None:
         """Write the final model directory with the best or the averaged weights."""

@@ -110,26 +110,6 @@ def build_card(
     )
 
 
-def estimate_eta(stop: StopConfig, state: TrainingState, epoch_done: float, pace: tuple[int, float]) -> float | None:
-    """Return the seconds until the nearest predictable limit, or None if unknown.
-
-    epoch_done: share of the current epoch in [0, 1). pace: number of recent updates and their seconds.
-    """
-    updates, seconds = pace
-    if not updates:
-        return None
-    per_update = seconds / updates
-    estimates = []
-    if stop.max_steps:
-        estimates.append((stop.max_steps - state.update) * per_update)
-    epochs = state.epoch + epoch_done
-    if stop.max_epochs and epochs:
-        estimates.append((stop.max_epochs / epochs - 1) * state.update * per_update)
-    if stop.max_minutes:
-        estimates.append(60 * stop.max_minutes - state.seconds)
-    return max(min(estimates), 0.0) if estimates else None
-
-
 class TensorBoardLogger:
     """Writer of metrics as TensorBoard scalars. On an error it logs one warning and stops writing."""
 
