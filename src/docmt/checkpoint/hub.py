@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -263,44 +263,28 @@ def is_pulled(model: HubModel, directory: Path) -> bool:
     return False
 
 
-def pull_model(
-    model: HubModel,
-    directory: Path,
-    *,
-    source_language: str = "",
-    target_language: str = "",
-    prefix: str = "",
-    keep_vocabulary: Sequence[Path] = (),
-) -> None:
+def pull_model(model: HubModel, directory: Path, **conversion: Any) -> None:
     """Download a model and write it as a docmt model directory.
 
-    source_language, target_language, prefix, keep_vocabulary: see `convert_huggingface`; languages are by default those
-    in the name of the model. Raises DocmtError for a directory that exists, a failed download and an unsupported model.
-    Then no directory is written, and what has been downloaded is kept for the next time.
+    conversion: source_language, target_language, prefix and keep_vocabulary as `convert_huggingface` takes them;
+    languages are by default those in the name of the model. Raises DocmtError for a directory that exists, a failed
+    download and an unsupported model. Then no directory is written, and what has been downloaded is kept for the next
+    time.
     """
     check_not_existing(directory)
-    if model.is_docmt and (source_language or target_language or prefix or keep_vocabulary):
+    if model.is_docmt and conversion:
         raise DocmtError(f"{model.hub_id} is a docmt model. Leave out the languages, --prefix and --keep-vocabulary")
-    languages = find_pair(model.name)
-    source, target = source_language or languages[0], target_language or languages[1]
+    conversion = dict(zip(("source_language", "target_language"), find_pair(model.name), strict=True)) | conversion
+    languages, prefix = (conversion["source_language"], conversion["target_language"]), conversion.get("prefix", "")
     card = ModelCard(model.name, license=model.licence, hub_id=model.hub_id, hub_revision=model.revision)
     with _download_folder(model, directory) as files:
         if model.is_docmt:
             download_model(model, files, lambda: None)
             _copy(model, files, directory)
             return
-        download_model(model, files, lambda: check_languages(files, source, target, prefix))
+        download_model(model, files, lambda: check_languages(files, *languages, prefix))
         _check_pickles(files)
-        convert_huggingface(
-            files,
-            directory,
-            source_language=source,
-            target_language=target,
-            prefix=prefix,
-            keep_vocabulary=keep_vocabulary,
-            allow_pickle=True,
-            card=card,
-        )
+        convert_huggingface(files, directory, **conversion, allow_pickle=True, card=card)
 
 
 @contextmanager

@@ -94,14 +94,15 @@ class PrepareConfig:
     def __post_init__(self) -> None:
         check_fields(self, "")
         parse_columns(self.columns)
-        for name in SPLITS:
-            if not self.corpora(name) and name == "train":
-                raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
-        if self.columns and all(corpus.target for split in SPLITS for corpus in self.corpora(split)):
+        if not self.train:
+            raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
+        corpora = [corpus for split in SPLITS for corpus in self.corpora(split)]
+        if self.columns and all(corpus.target for corpus in corpora):
             raise DocmtError("--columns has no effect on text files, a source and a target each: leave it out")
-        if self.drafts and len(self.drafts) != (corpora := len([*self._pair_files("train"), *self._pair_files("dev")])):
+        count = len(self._pair_files("train")) + len(self._pair_files("dev"))
+        if self.drafts and len(self.drafts) != count:
             raise DocmtError(
-                f"--drafts names {len(self.drafts)} files for {corpora} corpora of --train and --dev: give one for "
+                f"--drafts names {len(self.drafts)} files for {count} corpora of --train and --dev: give one for "
                 "each, in this order"
             )
         if self.tokenizer == "moses-bpe":

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
@@ -99,15 +98,13 @@ def run(arguments: Sequence[str]) -> int:
 
 def _report(options: CheckOptions) -> CheckReport:
     """Return the report on the translation."""
-    from docmt.checking import check_documents, read_translation
+    from docmt.checking import check_files
 
-    target = Path(options.target) if options.target else None
     config = replace(options.check, protect=options.patterns)
-    translation = read_translation(Path(options.source), target, options.layout, config)
-    with progress("checking", sum(map(len, translation.documents))) as bar:
+    with progress("checking (sentences)") as bar:
         kinds = options.only or tuple(KINDS)
-        return check_documents(
-            translation.documents, config, kinds=kinds, on_progress=bar.advance, earlier=translation.findings
+        return check_files(
+            options.source, options.target, config, layout=options.layout, kinds=kinds, on_progress=bar.advance
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
+from docmt.core.plain_text import align_columns
 from docmt.core.settings import Excludes, field_range, format_flag, option, ranged, read_package_yaml
 from docmt.model.systems import Context
 from docmt.model.transformer_config import TransformerConfig
@@ -75,14 +76,8 @@ def run_pull(arguments: Sequence[str]) -> int:
     if options.keep_vocabulary is None and not options.prefix and is_pulled(model, directory):
         print(printable(f"{directory}: is there already, in this revision"))
         return 0
-    pull_model(
-        model,
-        directory,
-        source_language=options.source_language,
-        target_language=options.target_language,
-        prefix=options.prefix,
-        keep_vocabulary=options.keep_vocabulary or (),
-    )
+    names = ("source_language", "target_language", "prefix", "keep_vocabulary")
+    pull_model(model, directory, **{name: value for name in names if (value := getattr(options, name))})
     pulled = describe_installed(directory)
     print(printable(f"{directory}: system {pulled.system}, {pulled.parameters / 1e6:.1f} million parameters"))
     name = directory if options.output else pulled.pair or pulled.name
@@ -144,7 +139,7 @@ def _list_installed() -> Iterator[str]:
                 "package" if model.path.parent == PACKAGE_MODELS else str(model.path.parent),
             ]
         )
-    yield from _align(rows)
+    yield from map(str.rstrip, align_columns(rows, len(rows[0])))
 
 
 def _list_available() -> Iterator[str]:
@@ -153,19 +148,12 @@ def _list_available() -> Iterator[str]:
     rows = [["docmt pull", "languages", "licence", "size"]]
     for entry in entries:
         rows.append([entry["id"], entry["languages"], _describe_licence(entry["licence"]), entry["size"]])
-    head, *lines = _align(rows)
+    head, *lines = map(str.rstrip, align_columns(rows, len(rows[0])))
     yield head
     for line, entry in zip(lines, entries, strict=True):
         yield line
         unchecked = f" (not checked: {entry['unchecked']})" if "unchecked" in entry else ""
         yield f"    {entry['note']}{unchecked}"
-
-
-def _align(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table with left-aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _describe_licence(licence: str) -> str:
