@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import load_languages, load_model_config, load_model_tokenizer, load_model_weights
-from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
+from docmt.checkpoint.weights import check_shapes, read_weights
 from docmt.core.errors import DocmtError
 from docmt.core.settings import flatten, quote, to_mapping
 from docmt.formats.language_codes import is_same_language
@@ -43,8 +43,6 @@ _SUGGESTIONS = 3  # names in the message on a pattern without matches
 _MODULE_DEPTH = 4  # parts of a name in the message on new weights
 ADAPTERS_FILE = "adapters.safetensors"
 """File of unmerged adapters and their base weights in checkpoints; the weights file has them merged."""
-RUN_MISMATCH = ("the run trains", "Copy the run directory again")
-"""Subject and advice of the errors of `check_shapes` for tensors of a run."""
 
 
 def initialize_from(
@@ -458,6 +456,12 @@ def adapter_tensors(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str
 
 def restore_adapters(model: nn.Module, path: Path) -> None:
     """Load tensors of `adapter_tensors`. Raises DocmtError for a damaged file or one of another model."""
+    model.load_state_dict(read_run_tensors(path, adapter_tensors(model, model.state_dict())), strict=False)
+
+
+def read_run_tensors(path: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a file of a run. Raises DocmtError if it is damaged, or has other names or shapes."""
     tensors = read_weights(path)
-    check_shapes(adapter_tensors(model, model.state_dict()), read_shapes(path), path, RUN_MISMATCH)
-    model.load_state_dict(tensors, strict=False)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    check_shapes(expected, shapes, path, ("the run trains", "Copy the run directory again"))
+    return tensors

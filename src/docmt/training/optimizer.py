@@ -13,13 +13,12 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.data import Batch
 from docmt.model import TranslationModel
 from docmt.model.contexts import AttentionContext
 from docmt.model.layers import Layer
 from docmt.training.distributed import raise_together
-from docmt.training.finetune import RUN_MISMATCH, build_parameter_groups
+from docmt.training.finetune import build_parameter_groups, read_run_tensors
 from docmt.training.objective import BatchLoss, drop_words, pad_batch
 from docmt.training.train_config import TrainConfig
 from docmt.training.trained_weights import TrainedWeights, check_shards, copy_like, has_shards, load_shards, whole
@@ -220,9 +219,7 @@ def optimizer_tensors(trainable: Mapping[str, nn.Parameter], optimizer: torch.op
 
 def restore_optimizer(trainable: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, path: Path) -> None:
     """Load tensors of `optimizer_tensors`. Raises DocmtError for a damaged file or one of another model."""
-    tensors = read_weights(path)
-    check_shapes(optimizer_tensors(trainable, optimizer), read_shapes(path), path, RUN_MISMATCH)
-    set_optimizer_state(trainable, optimizer, tensors)
+    set_optimizer_state(trainable, optimizer, read_run_tensors(path, optimizer_tensors(trainable, optimizer)))
 
 
 def set_optimizer_state(

@@ -22,7 +22,21 @@ _ADDED_TOKENS = {"tokenizer.json": " (its encode adds these tokens)", "docmt": "
 
 
 @dataclass(frozen=True, kw_only=True)
-class PullOptions:
+class PretrainedOptions:
+    """How a pretrained model is converted."""
+
+    source_language: str = option("", metavar="CODE")
+    """source language of a multilingual model, such as de, or its own code deu_Latn"""
+    target_language: str = option("", metavar="CODE")
+    """target language of a multilingual model"""
+    prefix: str = option("", metavar="TEXT")
+    """T5: text before each sentence, such as 'translate English to German:'"""
+    keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
+    """keep only the vocabulary of these files, for a smaller pretrained model"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullOptions(PretrainedOptions):
     """docmt pull OWNER/NAME
 
     Download a pretrained translation model from the Hugging Face hub and convert it. Then every command takes its name
@@ -43,14 +57,6 @@ class PullOptions:
     """branch, tag or commit (default: main)"""
     output: Path | None = option(None, flags=("-o",), metavar="DIRECTORY")
     """new model directory (default: in the data home)"""
-    source_language: str = option("", metavar="CODE")
-    """source language, if the model has several"""
-    target_language: str = option("", metavar="CODE")
-    """target language, if the model has several"""
-    prefix: str = option("", metavar="TEXT")
-    """T5: text before each sentence, such as 'translate English to German:'"""
-    keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
-    """keep only the vocabulary of these files, for a smaller model"""
 
 
 def pull_parser() -> Parser[PullOptions]:
@@ -76,7 +82,7 @@ def run_pull(arguments: Sequence[str]) -> int:
     if options.keep_vocabulary is None and not options.prefix and is_pulled(model, directory):
         print(printable(f"{directory}: is there already, in this revision"))
         return 0
-    names = ("source_language", "target_language", "prefix", "keep_vocabulary")
+    names = [field.name for field in fields(PretrainedOptions)]
     pull_model(model, directory, **{name: value for name in names if (value := getattr(options, name))})
     pulled = describe_installed(directory)
     print(printable(f"{directory}: system {pulled.system}, {pulled.parameters / 1e6:.1f} million parameters"))
@@ -164,7 +170,7 @@ def _describe_licence(licence: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertOptions:
+class ConvertOptions(PretrainedOptions):
     """docmt convert FAMILY CHECKPOINT ... -o DIR
 
     Convert a checkpoint of another toolkit to a docmt model directory. huggingface reads translation models (Marian,
@@ -204,14 +210,6 @@ class ConvertOptions:
     """thumt: source vocabulary, one symbol a line, <pad> first"""
     target_vocabulary: Path | None = option(None, metavar="FILE")
     """thumt: target vocabulary, one symbol a line, <pad> first"""
-    source_language: str = option("", metavar="CODE")
-    """huggingface: source language, by the code of a multilingual model, such as deu_Latn"""
-    target_language: str = option("", metavar="CODE")
-    """huggingface: target language, by the code of a multilingual model, such as deu_Latn"""
-    prefix: str = option("", metavar="TEXT")
-    """T5: text before each sentence, such as 'translate English to German:'"""
-    keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
-    """huggingface: keep only the vocabulary of these files, for a smaller model"""
     allow_pickle: bool = False
     """huggingface: read pytorch_model.bin, after a check that it calls nothing but what tensors need"""
     layout: Literal["native", "published"] = "native"
