@@ -53,11 +53,11 @@ def find_similar(train: Sequence[Sequence[str]], test: Sequence[Sequence[str]]) 
         return sorted(filter(str.isdigit, words)), _NEGATIONS.intersection(words)
 
     for words, *pair in zip(rows, *test, strict=True):
-        shared = Counter[int]()
+        shared = defaultdict[int, float](float)
         for word in set(words) if 6 <= len(words) <= 60 and all(pair) else ():
             for number in index.get(word, ()):
                 shared[number] += 1 / (1 + counts[word]) ** 0.5
-        near = [number for number, _ in shared.most_common(_CANDIDATES)]
+        near = sorted(shared, key=shared.__getitem__, reverse=True)[:_CANDIDATES]
         if any(known[number] == words for number in near):
             continue
         near = [number for number in near if describe(known[number]) == describe(words)]
