@@ -49,7 +49,7 @@ def _pair(sources: Sequence[str], targets: Sequence[str]) -> dict[int, int]:
         return {}
     scores = _compare_lengths(sources, targets)
     places, others = _find_keys(sources), _find_keys(targets)
-    for key in places.keys() | others.keys():
+    for key in places | others:  # in the order of the text, as sums of floats depend on it
         rows, columns = places.get(key, []), others.get(key, [])
         evidence = math.log(max(1.0, len(sources) * len(targets) / (len(rows) * len(columns) or 1))) / 2
         if key.isdigit():
