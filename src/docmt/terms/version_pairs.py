@@ -20,7 +20,7 @@ _VARIANCE = 6.8
 _LEAST_DENSITY, _MOST_DEVIATION = 0.02, 8.0
 _MOST_EVIDENCE, _OTHER_NUMBER = 3.0, 2.0
 """Logarithms: for a common word, and against a number that only one side has."""
-_GAP = math.log(0.02)
+_GAP = math.log(0.01)
 """Log-probability of a text without a translation."""
 _LEAST_SURE = 0.99
 _MOST_TEXTS = 1000
