@@ -58,6 +58,19 @@ def join_uses(before: Iterable[TermUse], uses: Iterable[TermUse]) -> list[TermUs
     return sorted([*kept, *new], key=lambda each: tuple(each.span))
 
 
+def describe_uses(matcher: TermMatcher, occurrences: Sequence[Occurrence], target: str) -> list[TermUse]:
+    """Return what became of the terms of a sentence in a translation that nobody has searched for them."""
+    uses = []
+    for each, match in zip(occurrences, matcher.match(occurrences, target), strict=True):
+        status: TermStatus = "lost" if each.term.targets else "forbidden"
+        place = match.span if match else matcher.find_forbidden(each.term, target)
+        if match is not None:
+            status = "met" if match.is_listed else "other_form"
+        found = target[slice(*place)] if place else ""
+        uses.append(TermUse(each.span, each.term.source, each.term.targets, found, status))
+    return uses
+
+
 def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str]) -> list[TermUse]:
     """Return what became of the terms of a sentence in another translation, which no search has made."""
     asked = [use for use in uses if use.status != "protected"]

@@ -7,14 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.translation_results import (
-    EngineUse,
-    PreparedDocument,
-    TermStatus,
-    TermUse,
-    TranslatedSentence,
-    WordLink,
-)
+from docmt.decoding.term_report import describe_uses
+from docmt.decoding.translation_results import EngineUse, PreparedDocument, TermUse, TranslatedSentence, WordLink
 from docmt.documents import unwrap_lines
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
@@ -151,17 +145,18 @@ class SentenceRequests:
         if not (occurrences and self.terms):
             return []
         protected = find_protected(source, self.languages[0], extra=self.patterns) if self.protects else []
-        uses = []
-        for occurrence, match in zip(occurrences, self.terms.match(occurrences, text), strict=True):
-            term, (start, end) = occurrence.term, occurrence.span
-            status: TermStatus = "lost" if term.targets else "forbidden"
-            if any(each.span[0] < end and start < each.span[1] for each in protected):
-                status = "protected"
-            elif match is not None:
-                status = "second_search" if attempt else "met" if match.is_listed else "other_form"
-            place = text[slice(*match.span)] if match is not None and status != "protected" else ""
-            uses.append(TermUse(occurrence.span, term.source, tuple(term.targets), place, status))
+        uses = describe_uses(self.terms, occurrences, text)
+        for number, use in enumerate(uses):
+            if any(each.span[0] < use.span[1] and use.span[0] < each.span[1] for each in protected):
+                uses[number] = replace(use, found="", status="protected")
+            elif attempt:
+                uses[number] = mark_as_asked_again(use)
         return uses
+
+
+def mark_as_asked_again(use: TermUse) -> TermUse:
+    """Return the use of a term in a sentence that was asked again."""
+    return replace(use, status="second_search") if use.status in ("met", "other_form") else use
 
 
 def make_sentence(source: str, target: str) -> TranslatedSentence:
