@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.term_report import describe_uses
-from docmt.decoding.translation_results import EngineUse, PreparedDocument, TermUse, TranslatedSentence, WordLink
+from docmt.decoding.translation_results import EngineUse, PreparedDocument, TermUse, TranslatedSentence
 from docmt.documents import unwrap_lines
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
@@ -113,9 +113,7 @@ class SentenceRequests:
         """Return the translation of a sentence that needs no request: of the memory, or without words to translate."""
         source, match = prepared.whole.sentences[number], prepared.matches.get(number)
         if match is not None and match.target:
-            links = None if match.links is None else [WordLink(each[:2], each[2:], 1.0, True) for each in match.links]
-            given = make_sentence(source, match.target)
-            return replace(given, memory=match.kind, alignment=None if links is None else tuple(links))
+            return prepared.recall(number)
         rest = list(source)
         if self.protects:
             for each in find_protected(source, self.languages[0], extra=self.patterns):
