@@ -584,6 +584,7 @@ def test_tags_of_templates_enclose_what_they_enclosed(start, end):
         '<img alt="{% if a > "b" %}The house{% endif %}"><b {# a > b #}>The house</b>',
         """<img alt='<%= a['b'] %> house'><img title='The "house" {{ a &amp; 'b' }} &lt;'>""",
         "<p>{{ a > b && c }} house is &lt; 5</p><option <?php if ($a > 1) ?>selected>The house</option>",
+        '<p title="{{ a &amp; b }}, &lt;% c %&gt; house">&lt;%= x %&gt; house, &lt;?= y ?&gt; and <%= z < 1 %></p>',
     ],
 )
 def test_tags_of_templates_stay_where_they_stand_in_tags_and_texts(page):

@@ -35,8 +35,8 @@ class Document:
         self.client, self.path = client, path
 
     @classmethod
-    def translate(cls, client, data, name="a.docx"):
-        answer = client.post("/v1/documents", files={"file": (name, data)}, data={"model": "fake"})
+    def translate(cls, client, data, name="a.docx", fields=""):
+        answer = client.post("/v1/documents", files={"file": (name, data)}, data={"model": "fake", "fields": fields})
         document = cls(client, f"/v1/documents/{answer.json()['id']}")
         client.get(document.path + "/events")
         return document
@@ -153,6 +153,24 @@ def test_both_versions_tell_states_origins_matches_and_notes(tmp_path):
         assert document.get().decode() == "«One cat.» () «Two cats.» (One) Raté. Voir {0}.\n"
 
 
+@pytest.mark.parametrize("format", ["xlf", "xlf12"])
+def test_a_reviewer_may_move_placeholders_and_is_told_which_are_missing(tmp_path, format):
+    missing = "placeholder: “{a}” not in the translation"
+    with running_service(tmp_path / "data") as client:
+        document = Document.translate(client, b'["Page {a} of {b} is new."]', "a.json", "*")
+        text = document.get(format).decode()
+        target = re.search(r"<target[^>]*>(«Page <.*?)</target>", text)[1]
+        first, second = re.findall("<[^>]*>", target)
+        document.upload(text.replace(target, f"La page {first} sur {second} est neuve."))
+        (row,) = document.sentences()
+        assert (row["target"], row["findings"]) == ("La page {a} sur {b} est neuve.", [])
+        assert document.get() == b'["La page {a} sur {b} est neuve."]'
+        document.upload(re.sub("(<target[^>]*>La page )<[^>]*>", r"\1", document.get(format).decode()))
+        (row,) = document.sentences()
+        assert (row["target"], row["findings"]) == ("La page sur {b} est neuve.", [missing])
+        assert sorted(re.findall(r"\{\w}", document.get().decode())) == ["{a}", "{b}"]
+
+
 def test_a_stopped_document_takes_translations_of_what_is_missing(tmp_path):
     with running_service(tmp_path / "data") as client:
         client.engine.hold, client.engine.step = 1, 1
@@ -204,3 +222,21 @@ def test_what_was_changed_since_a_file_was_written_stays_and_is_told_if_the_file
         reason = "“Two dogs.” was changed since this file was downloaded, so it stays; the file has “Deux chiots.”"
         assert answer["problems"] == [f"r.xlf: {reason}"]
         assert [row["target"] for row in document.sentences()] == ["Un chat.", "Deux chiens.", "Trois.", "4."]
+
+
+@pytest.mark.parametrize("format", ["xlf", "xlf12"])
+def test_placeholders_stand_where_a_reviewer_put_them(tmp_path, format):
+    file = b'msgid ""\nmsgstr ""\n\nmsgid "{a}, see %s of {b} <b>today</b>: %s. {x} Bye."\nmsgstr ""\n'
+    with running_service(tmp_path / "data") as client:
+        document = Document.translate(client, file, "a.po")
+        text = document.get(format).decode()
+        assert document.upload(text)["changed"] == 0
+        target = next(each for each in re.findall("<target[^>]*>(.*?)</target>", text) if 'id="c1"' in each)
+        codes = re.findall(r"<(?:ph|x) [^>]*/>", target)
+        bold = re.sub(">[^<]+<", ">maintenant<", re.search(r"<(pc|g) .*?</\1>", target)[0])
+        new = f"{codes[2]} et {codes[3]} : {bold} voir {codes[1]}, {codes[0]} !"
+        reviewed = text.replace(f">{target}<", f">{new}<")
+        assert document.upload(reviewed)["changed"] == 1
+        assert document.sentences()[0]["target"] == "{b} et %s : maintenant voir %s, {a} !"
+        assert b'msgstr "{b} et %s : <b>maintenant</b> voir %s, {a} !' in document.get()
+        assert document.upload(document.get(format))["changed"] == document.upload(reviewed)["changed"] == 0

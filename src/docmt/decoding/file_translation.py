@@ -62,8 +62,8 @@ class FileConfig:
     """path of a bilingual file, or empty"""
     tags: TagRules = ALL_TAGS
     """see `ReadConfig`"""
-    protect: tuple[str, ...] = ()
-    """see `Protection`"""
+    protect: Sequence[str] | None = ()
+    """see `Protection`; None: the model reads all text but the placeholders of a file, which are codes"""
 
 
 def check_bilingual(path: str) -> None:
@@ -189,7 +189,8 @@ class FileTranslation:
             row = by_unit[sentence.unit]
             span = (0, 0) if translated is None else translated.target_spans[sentence.unit][len(row)]
             spans = (sentence.start, sentence.end), span
-            row.append(BilingualSentence(*spans, each.score, each.target is not None, each.review))
+            names = self.units.units[sentence.unit].list_placeholders(sentence.readable)
+            row.append(BilingualSentence(*spans, each.score, each.target is not None, each.review, names))
         targets = [Unit("")] * len(sources) if translated is None else translated.units
         rows = enumerate(zip(sources, targets, by_unit, strict=True), 1)
         return [BilingualUnit(str(number), source, target, tuple(row)) for number, (source, target, row) in rows]
@@ -270,7 +271,7 @@ class SourceFile:
         if has_jsonl_name(path):
             raise DocmtError(f"{path} is JSONL: translate its documents with `docmt translate`, or `translate_all`")
         text = decode_utf8(content, path)
-        input = read_input(path, language=config.segmentation, text=text, protect=config.protect)
+        input = read_input(path, language=config.segmentation, text=text, protect=config.protect or ())
         return cls(path, content, input.documents)
 
     def check_output(self, path: str) -> None:

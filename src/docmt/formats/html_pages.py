@@ -8,16 +8,7 @@ from collections.abc import Iterator
 from html import escape, unescape
 
 from docmt.core.errors import DocmtError
-from docmt.formats.html_elements import (
-    ATTRIBUTE,
-    CAN_COPY,
-    NAME_REST,
-    XML_PREFIX,
-    Token,
-    convert_text,
-    list_names,
-    unescape_text,
-)
+from docmt.formats.html_elements import ATTRIBUTE, CAN_COPY, NAME_REST, XML_PREFIX, Token, list_names, unescape_text
 from docmt.formats.html_units import MarkupFile
 from docmt.formats.patched_text import find_mark
 from docmt.formats.units import ReadConfig
@@ -88,7 +79,7 @@ def read_fragment(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
 
 def escape_html(text: str) -> str:
     """Return character data of HTML."""
-    return convert_text(text, lambda part: escape(part, quote=False).replace("\r", "&#13;"))
+    return escape(text, quote=False).replace("\r", "&#13;")
 
 
 def _find_encoding(data: bytes, path: str) -> tuple[bytes, str]:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.term_report import UNMET, describe_uses
+from docmt.decoding.term_report import UNMET, judge_terms
 from docmt.decoding.translation_results import TermUse
 from docmt.serve.job_journal import JobJournal
 from docmt.terms import Glossary, Term
@@ -58,8 +58,8 @@ class TermRequest:
         return {n: known[n] if n in same else self._review(n, target) for n, target in targets.items()}
 
     def _review(self, number: int, target: str | None) -> TermReview:
-        occurrences = self.occurrences[number]
-        return TermReview(target, [] if target is None else describe_uses(self.matcher, occurrences, target))
+        uses = judge_terms(self.matcher, self.occurrences[number], target) if target is not None else []
+        return TermReview(target, uses)
 
     def to_line(self, reviews: TermReviews) -> dict[str, object]:
         """Return the line of the journal, with those terms that occur."""
