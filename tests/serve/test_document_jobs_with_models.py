@@ -10,6 +10,9 @@ from test_engine import SEARCH, SYSTEMS, running, save, sentences
 import docmt
 from docmt.documents import Document
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
+from docmt.serve.job_terms import TermRequest
+from docmt.serve.model_pool import UnknownModel
+from docmt.terms import Glossary
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -29,6 +32,7 @@ def model(request, tmp_path_factory):
 async def serving(model, data):
     with running(model, device="cpu") as engine:
         jobs = DocumentJobs(engine, data)
+        jobs.engine = engine
         await jobs.start()
         try:
             yield jobs
@@ -69,11 +73,11 @@ def test_a_job_is_the_translation_of_the_translator(model, tmp_path):
     asyncio.run(scenario())
 
 
-def cut_journal(data, id, lines):
-    """Leave what a server leaves that is killed after these lines."""
+def cut_journal(data, id, lines, status="running"):
+    """Leave what a server leaves that is killed after these lines, or that stops there (queued)."""
     (data / "spool" / id / "journal.jsonl").write_bytes(b"".join(lines))
     with closing(sqlite3.connect(data / "jobs.sqlite")) as connection, connection:
-        connection.execute("UPDATE jobs SET status = 'running'")
+        connection.execute("UPDATE jobs SET status = ? WHERE id = ?", (status, id))
 
 
 @pytest.mark.full
@@ -100,3 +104,35 @@ def test_an_interrupted_job_ends_with_the_same_bytes(model, tmp_path):
         for row, other in zip(resumed, rows, strict=True):
             assert row.pop("score") == pytest.approx(other["score"], abs=1e-3)  # other batches
             assert row == {name: value for name, value in other.items() if name != "score"}
+
+
+def test_a_document_of_a_model_that_is_served_no_longer(tmp_path):
+    old, new = (save(tmp_path / name, **SYSTEMS["sentence"]) for name in ("old", "new"))
+
+    async def translate():
+        async with serving(old, tmp_path / "data") as jobs:
+            id, queued = [await create(jobs, tmp_path, PAGE, name) for name in ("a.html", "b.html")]
+            await finish(jobs, id)
+            await finish(jobs, queued)
+            return id, queued
+
+    async def refuse(id, queued):
+        async with serving(new, tmp_path / "data") as jobs:
+            glossary = Glossary.from_pairs([("here", "ici")], ("en", "fr"))
+            terms = TermRequest.make(jobs.sources(id, ""), glossary, "require")
+            changes = [jobs.use_terms(id, "", terms), jobs.edit(id, "", {0: "Anna."}, True)]
+            for work in (*changes, jobs.alternatives(id, "", 0, 2)):
+                with pytest.raises(UnknownModel, match="the model old of this document is not served any more"):
+                    await work
+            assert jobs.status(id, "").last_change == 0
+            assert (await jobs.edit(id, "", {0: "Anna."}, False)).status == "done"
+            with pytest.raises(UnknownModel):
+                await jobs.alignment(id, "", 0)
+            assert b"Anna." in await read_result(jobs, id)
+            events = [event async for event in jobs.events(queued, "")]
+            assert events[-1].data["status"] == "failed" and "served any more" in events[-1].data["error"]
+            assert jobs.engine.list_unloadable() == []
+
+    id, queued = asyncio.run(translate())
+    cut_journal(tmp_path / "data", queued, [], "queued")
+    asyncio.run(refuse(id, queued))

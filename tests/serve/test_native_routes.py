@@ -351,6 +351,16 @@ def test_keys_are_asked_for_everywhere_and_owners_see_their_documents_only(tmp_p
         assert [[each["id"] for each in documents] for documents in lists] == [[id], []]
 
 
+def test_the_first_key_takes_no_document_from_those_who_know_its_id(tmp_path):
+    keys = AccessKeys(tmp_path)
+    with running_service(tmp_path, keys=keys) as client:
+        id = client.post("/v1/documents", json={"text": "One."}).json()["id"]
+        headers = {"authorization": f"Bearer {keys.create('one')[0]}"}
+        assert client.get(f"/v1/documents/{id}").status_code == 401
+        assert client.get(f"/v1/documents/{id}/sentences", headers=headers).status_code == 200
+        assert client.get("/v1/documents", headers=headers).json()["documents"] == []
+
+
 def test_without_keys_nobody_lists_the_documents(tmp_path):
     with running_service(tmp_path) as client:
         client.post("/v1/documents", json={"text": "One."})

@@ -135,16 +135,13 @@ class ProtectOptions:
     protect: str = option("", metavar="FILE")
     """text that stays as addresses do: regular expressions, one a line; none: the model reads all"""
 
-    def read_patterns(self) -> list[str] | None:
-        """Return the patterns of the file, or None for none. Raises DocmtError if it cannot be read."""
+    @property
+    def patterns(self) -> tuple[str, ...] | None:
+        """The patterns of the file, or None for none. Raises DocmtError if it cannot be read."""
         from docmt.documents.protected_text import read_patterns
 
-        return read_patterns(self.protect)
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The patterns of the file."""
-        return tuple(self.read_patterns() or ())
+        patterns = read_patterns(self.protect)
+        return None if patterns is None else tuple(patterns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +193,7 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
     from docmt.checking.languages import detect_language
     from docmt.core.progress import is_terminal
     from docmt.decoding import Translator
+    from docmt.decoding.memory_check import drop_misfits
     from docmt.engines import EndpointTranslator
     from docmt.formats.language_codes import is_same_language
     from docmt.terms import Glossary, Memory
@@ -203,7 +201,7 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
     names = ("search", "context", "batch_tokens", "device", "precision")
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
     if hasattr(options, "protect"):
-        settings["protect"] = options.read_patterns()
+        settings["protect"] = options.patterns
     name, search = options.model if model is None else model, settings.get("search", SearchConfig())
     paths, memories, reuse = (getattr(options, each, []) for each in ("terms", "memory", "reuse"))
     consistent = getattr(options, "consistent", False)
@@ -223,12 +221,20 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
         found = detect_language(versions.entries)
         if found and is_same_language(found, languages[1]) and not is_same_language(*languages):
             _log.warning(f"{reuse[0]} seems to be in {found}: name the earlier version first, then its translation")
-        memory = versions.join(memory)
+    else:
+        versions = Memory(languages)
     translator: DocumentTranslator
     if is_endpoint(name):
         translator = EndpointTranslator(name, protect=settings.get("protect"))
     else:
         translator = Translator(name, **settings)
+        if versions.is_guessed:
+            versions, count = drop_misfits(versions, translator)
+            if count:
+                _log.warning(
+                    f"{reuse[1]}: sentences that may have the translation of another, and are not used: {count}"
+                )
+    memory = versions.join(memory)
     translator = translator.with_memory(memory if len(memory) else None)
     if glossary is not None:
         glossary.log_problems()

@@ -69,7 +69,7 @@ class JobConfig:
     active: int = 4
     """short jobs of an owner that are translated at once, and long ones; the others wait"""
     files: FileLimits = field(default_factory=FileLimits)
-    protect: tuple[str, ...] = ()
+    protect: tuple[str, ...] | None = ()
     """patterns of text that stays as it is"""
 
 
@@ -240,13 +240,15 @@ class DocumentJobs:
 
         retranslate: translate the sentences after the first one in its document again, except those that the user wrote
         or confirmed. versions: of sentences that the user has seen, by number. Raises DocmtError for a sentence without
-        a translation, and a lone surrogate, and DocumentChanged for other versions.
+        a translation, and a lone surrogate, DocumentChanged for other versions, and UnknownModel.
         """
         job = self._jobs.open(id, owner)
         pairs = [(job.find_source(number), target) for number, target in targets.items()]
         for number, target in targets.items():
             encode_utf8(target, f"sentence {number}")
-        findings = await asyncio.to_thread(check_pairs, pairs, job.facts)
+        if retranslate:
+            self._engine.describe_model(job.facts.model)
+        findings = await asyncio.to_thread(check_pairs, pairs, job.facts, self._engine.patterns or ())
         edits = list(zip(targets, targets.values(), findings, strict=True))
         return self._change(id, owner, {"edits": edits, "retranslate": retranslate}, versions)
 
@@ -262,8 +264,12 @@ class DocumentJobs:
     async def use_terms(
         self, id: str, owner: str, request: TermRequest, take_characters: Callable[[int], object] = int
     ) -> tuple[JobRecord, dict[str, int]]:
-        """Search the sentences that lack terms again, as one change of the user; see `TermRequest.count_changes`."""
+        """Search the sentences that lack terms again, as one change of the user; see `TermRequest.count_changes`.
+
+        Raises UnknownModel.
+        """
         job = self._jobs.open(id, owner)
+        self._engine.describe_model(job.facts.model)
         reviews = request.review(job.journal, await asyncio.to_thread(request.review, job.journal))
         lacking = list_lacking(reviews)
         take_characters(sum(len(job.journal.sources[number]) for number in lacking))

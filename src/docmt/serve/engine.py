@@ -194,7 +194,7 @@ class Engine:
         settings = (search, device, precision, max_memory_mb * 2**20, protect, terms, terms_mode, memory)
         self._pool = ModelPool(models, *settings)
         self._search, self._max_waiting_seconds = search, max_waiting_seconds
-        self.patterns = tuple(protect or ())
+        self.patterns = None if protect is None else tuple(protect)
         """of text that stays as it is"""
         self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
         self._speeds = {(model.name, lane): _Speed() for model in self._pool.describe() for lane in LANES}
@@ -245,8 +245,8 @@ class Engine:
         return self._pool.describe()
 
     def describe_model(self, name: str) -> ModelDescription:
-        """Return the model of this name, which `find_model` returned."""
-        return next(each for each in self.describe_models() if each.name == name)
+        """Return the model of this name. Raises UnknownModel for one that was served before, as documents have."""
+        return self._pool.describe_one(name)
 
     def find_model(self, name: str = "", source: str = "", target: str = "") -> str:
         """Return the name of the first model of this name or pair and these languages; empty texts mean any.
@@ -289,8 +289,9 @@ class Engine:
         """Return the matcher of the terms of a request beside those of the server; None: there are only these.
 
         entries, errors: see `TermMatchers.make`. glossaries: of a user, the first one wins over all. Raises DocmtError
-        also for a search without terms.
+        also for a search without terms, and UnknownModel.
         """
+        self.describe_model(model)
         self._search.check_terms(entries or glossaries)
         made = await self._pool.terms.make(model, entries) if entries else None
         for glossary, mode in reversed(glossaries):
@@ -300,8 +301,9 @@ class Engine:
     def check_room(self, model: str, owner: str = "") -> None:
         """Raise Overloaded when too many short texts wait, before those of a request are submitted.
 
-        An owner with less than a fair share of them is let in.
+        An owner with less than a fair share of them is let in. Raises UnknownModel.
         """
+        self.describe_model(model)
         with self._condition:
             speed = self._speeds[model, "interactive"].full_speed or _UNKNOWN_SPEED
             is_full = self._queue.is_above("interactive", self._max_waiting_seconds * speed)
@@ -318,10 +320,11 @@ class Engine:
     async def segment(self, model: str, text: str) -> Document:
         """Return a text as a document, by the rules of the model's language."""
         language = self.describe_model(model).source_language or DEFAULT_LANGUAGE
-        return await asyncio.to_thread(Document.from_text, text, language=language, protect=self.patterns)
+        return await asyncio.to_thread(Document.from_text, text, language=language, protect=self.patterns or ())
 
     async def align(self, model: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[WordLink, ...]]:
-        """Return the word links of the sentences of one document and their translations."""
+        """Return the word links of the sentences of one document and their translations. Raises UnknownModel."""
+        self.describe_model(model)
 
         def align_pairs() -> list[tuple[WordLink, ...]]:
             (translation,) = self._pool.load(model).align([_pair_sentences(pairs)])

@@ -90,9 +90,9 @@ class LoadedJobs:
         return iter(list(self._loaded.items()))
 
     def find(self, id: str, owner: str) -> JobRecord:
-        """Return the row of a job. Raises NoSuchDocument, also for another owner's."""
+        """Return the row of a job. Raises NoSuchDocument, also for another owner's; one from before keys has none."""
         record = self._store.find(id)
-        if record is None or record.owner != owner:
+        if record is None or record.owner not in ("", owner):
             raise NoSuchDocument("there is no such document. It may have expired: translate it again.")
         return record
 

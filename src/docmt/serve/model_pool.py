@@ -171,6 +171,14 @@ class ModelPool:
         request = " ".join(filter(None, [name, f"from {source}" if source else "", f"to {target}" if target else ""]))
         raise UnknownModel(f"there is no model {request}. The service has {self._list_models()}.")
 
+    def describe_one(self, name: str) -> ModelDescription:
+        """Return a model by its name. Raises UnknownModel."""
+        for each in self.describe():
+            if each.name == name:
+                return each
+        advice = f"The service has {self._list_models()}: translate the document again, or tell who runs the server"
+        raise UnknownModel(f"the model {name} of this document is not served any more. {advice}.")
+
     def is_loaded(self, name: str) -> bool:
         """Return whether a model is loaded."""
         return name in self._loaded

@@ -11,6 +11,7 @@ import { LiveTranslation, describeLanguage } from "./live_translation.js";
 import * as messages from "./messages.js";
 import { capitalize, nameLanguage, plural, t } from "./messages.js";
 import { MyDocuments, findByName, forget, remember } from "./my_documents.js";
+import { keepInSight, keepInside } from "./placement.js";
 import { SearchBar } from "./search_bar.js";
 import { TermsPanel } from "./terms_panel.js";
 
@@ -610,6 +611,8 @@ element("text").value ||= sessionStorage.getItem("docmt-text") ?? "";
 ["letters", "while-typing"].forEach(keepChoice);
 listenToButtons();
 listenToDrops();
+keepInSight(document.querySelector(".tools"), element("search"), panel);
+keepInside(element("download"));
 // A text may be there already: typed before all of this was loaded, or put back by the browser, perhaps later.
 showText();
 addEventListener("pageshow", showText);
