@@ -68,6 +68,23 @@ def test_a_click_before_the_models_are_known_waits_for_them(service, open_page):
     translate(page)
 
 
+def test_a_model_that_is_another_server_is_called_so(service, open_page):
+    service.systems = ["tiny", "endpoint"]
+    page = open_page(service.url)
+    page.wait_for_selector("#model option", state="attached")
+    pairs = ["English → French (tiny)", "English → French (endpoint, another server)"]
+    assert page.locator("#model option").all_inner_texts() == pairs
+    notes = {"tiny": "Your text goes to this server only.", "endpoint": "This server sends your text to another one"}
+    for model in ("tiny", "endpoint", "tiny"):
+        page.select_option("#model", model)
+        assert page.locator("#start p.note:visible").inner_text().startswith(notes[model])
+    page.select_option("#model", "endpoint")
+    translate(page)
+    page.reload()
+    page.click(".top .new")
+    expect(page, "#start p.note", notes["endpoint"])
+
+
 def test_hover_shows_the_partner_and_why_a_sentence_is_marked(service, open_page):
     page = open_page(service.url)
     translate(page)

@@ -73,5 +73,5 @@ def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str
             status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
         if span := matcher.find_forbidden(term, target, matches):
             status, found = "forbidden", target[slice(*span)]
-        reviewed.append(replace(use, found=found, status=status, loss=0.0))
+        reviewed.append(replace(use, found=found, status=status, loss=0.0, dropped=""))
     return sorted(reviewed, key=lambda use: use.span)
