@@ -215,6 +215,14 @@ def test_a_dropped_file_is_translated_and_downloaded(service, open_page):
     assert download.value.path().read_text() == "One. Two."
 
 
+def test_of_several_dropped_files_none_is_taken_silently(service, open_page):
+    page = open_page(service.url)
+    files = "() => { const all = new DataTransfer(); [1, 2].map(n => all.items.add(new File([n], n))); return all; }"
+    page.dispatch_event("body", "drop", {"dataTransfer": page.evaluate_handle(files)})
+    expect(page, "#notice", "Please send one file after the other.")
+    assert page.locator("#chosen").is_hidden()
+
+
 def test_a_file_that_cannot_be_read_says_why(service, open_page):
     page = open_page(service.url, expected_errors="422")
     page.set_input_files("#file", {"name": "a.docx", "mimeType": "", "buffer": b"PK\0bad"})

@@ -213,6 +213,7 @@ function listenToDrops() {
     element("drop").hidden = true;
     if (!isFile(event)) return;
     event.preventDefault();
+    if (event.dataTransfer.files.length > 1) return report(new Error(t("Please send one file after the other.")));
     if (job) location.hash = "";
     chooseFile(event.dataTransfer.files[0]);
   });
