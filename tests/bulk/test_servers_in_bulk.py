@@ -96,7 +96,7 @@ def test_a_server_that_goes_away_loses_no_document(after, rows, tmp_path):
 
 
 def test_a_server_that_stutters_fails_no_document(rows, tmp_path, monkeypatch):
-    monkeypatch.setattr("docmt.engines.server._REST_SECONDS", 0.0)
+    monkeypatch.setattr("docmt.engines.http_client._REST_SECONDS", 0.0)
 
     def answer(text, number):
         return translate_words(text) if number % 5 else lambda handler: handler.send(503, "")

@@ -1,12 +1,14 @@
 """Terms of bulk jobs: rows have what became of each, and the status counts them, whoever translated the shards."""
 
+import dataclasses
 import json
 
 import pytest
-from bulk_jobs import QUICK, bulk, read_parts, read_records
+from bulk_jobs import QUICK, bulk, read_parts, read_records, write_rows
 from commands import call
 
 from docmt.bulk import worker
+from docmt.decoding.translation_results import TermUse
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -46,7 +48,9 @@ def test_parquet_has_the_same_terms(model, corpus, terms, tmp_path):
     parts = sorted((tmp_path / "job" / "output").iterdir())
     records = [record for part in parts for record in parquet.read_table(part).to_pylist()]
     assert [record["terms"] for record in records] == [record["terms"] for record in read_records(tmp_path / "jsonl")]
-    assert len({str(parquet.read_schema(part)) for part in parts}) == 1
+    (schema,) = {str(parquet.read_schema(part)): parquet.read_schema(part) for part in parts}.values()
+    names = [field.name for field in dataclasses.fields(TermUse)]
+    assert sorted(names) == sorted(field.name for field in schema.field("terms").type.value_type.value_type)
     assert read_counts(tmp_path / "job") == read_counts(tmp_path / "jsonl")
 
 
@@ -68,3 +72,38 @@ def test_a_resumed_and_a_broken_off_job_count_each_term_once(model, corpus, term
     bulk(model, corpus, "-o", tmp_path / "job", *terms)
     assert read_counts(tmp_path / "job") == read_counts(tmp_path / "whole")
     assert read_parts(tmp_path / "job") == read_parts(tmp_path / "whole")
+
+
+def test_a_job_keeps_to_the_usual_word_of_a_document(tmp_path):
+    sentences = [
+        "The committee is here.",
+        "I thank the committee.",
+        "This committee is new.",
+        "We must help the committee.",
+    ]
+    targets = ["Le comité est ici.", "Je remercie le comité.", "Ce comité est nouveau."]
+    segments = "".join(
+        f'<tu><tuv xml:lang="en"><seg>{one}</seg></tuv><tuv xml:lang="fr"><seg>{other}</seg></tuv></tu>'
+        for one, other in zip(sentences, targets, strict=False)
+    )
+    (tmp_path / "m.tmx").write_text(f'<tmx version="1.4"><header/><body>{segments}</body></tmx>')
+    rows = write_rows(tmp_path / "a.jsonl", [{"source": sentences}, {"source": sentences[3:]}])
+    common = ("en-fr-sentence", rows, "--beam", "1", "--memory", tmp_path / "m.tmx")
+    outcome = call("bulk", *common, "-o", tmp_path / "job", "--consistent")
+    first, second = read_records(tmp_path / "job")
+    assert outcome.status == 0 and "comité" in first["target"][3] and "commission" in second["target"][0]
+    assert [use["status"] for row in first["terms"] for use in row] == ["consistent"] and second["terms"] == [[]]
+    assert "1 made consistent" in outcome.err
+    assert call("bulk", *common, "-o", tmp_path / "job").status == 2
+
+
+def test_parquet_names_the_words_that_a_term_drops(tmp_path, monkeypatch):
+    monkeypatch.setattr("docmt.decoding.term_search._MOST_CHECKED", 1)  # the best one for the model drops a word
+    (tmp_path / "terms.tsv").write_text("committee\tcollège\n")
+    rows = [{"source": text} for text in ("No.", "The steering committee adopted the report.")]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    options = ("--beam", "2", "--terms", tmp_path / "terms.tsv", "--terms-mode", "require", "-o", tmp_path / "job")
+    assert call("bulk", "en-fr-sentence", tmp_path / "a.parquet", *options).status == 0
+    (part,) = (tmp_path / "job" / "output").iterdir()
+    none, ((use,),) = parquet.read_table(part).column("terms").to_pylist()
+    assert (use["status"], use["dropped"], none) == ("second_search", "steering", [[]])

@@ -367,7 +367,7 @@ def test_files_that_do_not_fit(texts, layout, message, tmp_path):
         ({"length_factor": 0.5}, "check.length_factor is 0.5: choose a number from 1 to 1,000"),
         ({"certainty": "maybe"}, "check.certainty is 'maybe': choose one of sure, likely, possible"),
         ({"batch_sentences": 1}, "check.batch_sentences is 1: choose a number from 100"),
-        ({"similarity": float("nan")}, "check.similarity is nan"),
+        ({"term_share": float("nan")}, "check.term_share is nan"),
     ],
 )
 def test_limits_of_settings(settings, message):

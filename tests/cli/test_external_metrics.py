@@ -69,12 +69,32 @@ def test_other_scores_stay_when_the_metric_fails(files, tmp_path):
             ("--external.command", "no-such-metric"),
             "external.command names no-such-metric, which is not an executable",
         ),
-        (slice(2, 6), ("--systems", "a", "b"), "scores one system: run the command for each of them"),
     ],
 )
 def test_options_that_do_not_go_together(files, command, chosen, options, message):
     given = options if "--external.command" in options else (*options, "--external.command", command)
     fails("evaluate", *files[chosen], *given, message=message)
+
+
+def test_several_systems(files, command, tmp_path):
+    (tmp_path / "r2").write_text((tmp_path / "r").read_text())
+    systems = ["--systems", tmp_path / "h", tmp_path / "r2", *files[2:], "--external.command", command]
+    outcome = call("evaluate", *systems, "--json", tmp_path / "o.json", "--html", tmp_path / "o.html")
+    assert outcome.status == 0, outcome
+    assert outcome.err.count("3 inputs longer than the limit of Stub") == 2 and "docmt: r2: 3 inputs" in outcome.err
+    head, first, second = outcome.out.splitlines()[:3]
+    assert head.split()[-1] == "external" and "  0.6667 ± 0.2500" in first
+    assert "  1.0000 ± 0.0000  p 1.0000" in second and "external  Stub|version:1|context:0" in outcome.out
+    assert "<td>+0.3333, p 1.0000" in (tmp_path / "o.html").read_text()
+    one, other = json.loads((tmp_path / "o.json").read_text())["systems"]
+    assert one["external"]["scores"] == [[1.0, 0.0], [1.0]] and one["outcomes"]["external"]["difference"] is None
+    assert other["outcomes"]["external"]["difference"]["value"] == pytest.approx(1 / 3)
+    failing = shlex.join([sys.executable, "-c", "import sys; sys.exit(7)"])
+    outcome = call("evaluate", *systems[:-1], failing)
+    assert (
+        outcome.status == 2 and outcome.err.count("exited with status 7") == 2 and "docmt: error: r2: " in outcome.err
+    )
+    assert outcome.out.splitlines()[1].split()[-1] == "-"
 
 
 def test_context_of_hypotheses_without_context():

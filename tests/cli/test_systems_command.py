@@ -144,44 +144,22 @@ def scores_of(path):
 
 
 @pytest.mark.full
-def test_an_interruption_tells_what_is_complete_and_the_way_on(run, files, monkeypatch):
+def test_a_finished_file_stands_for_its_model_after_an_interruption(run, files, monkeypatch):
     shutil.copytree(run, files / "other")
     options = ["--reference", "test.de", "--samples", 100]
     of_models = [*options, "--source", "test.en", *QUICK]
     asked = ["evaluate", "--systems", run, "other", "a.de", *of_models]
     assert call(*asked, "--json", "whole.json").status == 0
     first = f"outs/{run.name}.txt"
-    told = f"docmt: complete: {first}; continue with --systems {first} other a.de\ndocmt: interrupted\n"
-    assert interrupted(monkeypatch, "translate_corpus", 1, *asked, "-o", "outs") == told
+    assert interrupted(monkeypatch, "translate_corpus", 1, *asked, "-o", "outs") == "docmt: interrupted\n"
     way_on = ["evaluate", "--systems", first, "other", "a.de", *of_models, "-o", "outs"]
-    told = f"docmt: complete: outs/other.txt; continue with --systems {first} outs/other.txt a.de\ndocmt: interrupted\n"
-    assert interrupted(monkeypatch, "compare", 0, *way_on).endswith(told)
+    assert interrupted(monkeypatch, "compare", 0, *way_on).endswith("docmt: interrupted\n")
     assert sorted(path.name for path in (files / "outs").iterdir()) == ["other.txt", f"{run.name}.txt"]
     last = ["evaluate", "--systems", first, "outs/other.txt", "a.de", *options]
     assert call(*last, "--json", "last.json").status == 0
     (files / "outs" / "other.txt").unlink()
     assert call(*way_on, "--json", "on.json").status == 0
     assert scores_of(files / "whole.json") == scores_of(files / "on.json") == scores_of(files / "last.json")
-
-
-@pytest.mark.full
-def test_an_interruption_where_files_cannot_stand_for_models(run, files, monkeypatch):
-    shutil.copytree(run, files / "other")
-    asked = ["evaluate", "--systems", run, "other", "--source", "test.en", "--reference", "test.de", *QUICK]
-    assert interrupted(monkeypatch, "translate_corpus", 1, *asked) == "docmt: interrupted\n", "there are no files"
-    assert interrupted(monkeypatch, "translate_corpus", 0, *asked, "-o", "none") == "docmt: interrupted\n"
-    told = f"docmt: complete: outs/{run.name}.txt; to compare the systems, "
-    instances = [*asked, "--metrics.unit", "instance", "-o", "outs"]
-    assert interrupted(monkeypatch, "translate_corpus", 1, *instances).startswith(told)
-    # JSONL has the references itself, which files of translations must be told.
-    pairs = zip(*((files / name).read_text().split("\n\n") for name in ("test.en", "test.de")), strict=True)
-    records = [{"source": source.splitlines(), "target": target.splitlines()} for source, target in pairs]
-    (files / "test.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
-    asked = ["--source", "test.jsonl", "-o", "both", "--samples", 100, *QUICK]
-    told = interrupted(monkeypatch, "translate_corpus", 1, "evaluate", "--systems", run, "other", *asked)
-    way_on = ["--systems", f"both/{run.name}.txt", "other", "--reference", "test.jsonl"]
-    assert told.splitlines()[0].endswith(f"; continue with {' '.join(way_on)}")
-    assert call("evaluate", *way_on, *asked).status == 0
 
 
 def test_comparing_many_files_shows_progress(files, monkeypatch):

@@ -185,9 +185,9 @@ def test_every_number_of_every_command_has_a_finite_range(settings):
 
 
 def test_text_is_a_path_in_python_too():
-    config = PrepareConfig(store="stores/mine", train=["a", Path("b")], sentencepiece_model="m")
+    config = PrepareConfig(store="stores/mine", train=["a", Path("b")], source_tokenizer="m")
     assert (config.store, config.train) == (Path("stores/mine"), [Path("a"), Path("b")])
-    assert config.sentencepiece_model == Path("m")
+    assert config.source_tokenizer == Path("m")
     assert TrainConfig(store="s", run="r").store == Path("s")
     assert TrainConfig(store="s", run="r", initialize_from="m").initialize_from == Path("m")
     with pytest.raises(DocmtError, match=r"^train is PosixPath\('a'\): give a list"):

@@ -75,13 +75,6 @@ def test_nothing_to_pack() -> None:
         assert cut_instances([1], [1], [0, 0, 1, 1], context_spec, training=True).document.tolist()[0] == 1
 
 
-def test_impossible_limits() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        pack_source([1], limit=0)
-    with pytest.raises(ValueError, match="at least 1"):
-        pack_instances([1], [1], [0, 1], max_sentences=0)
-
-
 lengths = st.lists(st.tuples(st.integers(1, 60), st.integers(1, 60)), min_size=1, max_size=12)
 
 

@@ -537,7 +537,7 @@ def test_a_generator_that_is_closed_asks_no_more(tmp_path):
 
 
 def test_open_documents_go_on_when_the_server_is_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("docmt.engines.server._REST_SECONDS", 0.0)
+    monkeypatch.setattr("docmt.engines.http_client._REST_SECONDS", 0.0)
     sources = documents()
     for context in CONTEXTS:
         with serving() as fake:

@@ -8,7 +8,7 @@ import pytest
 from commands import call
 
 from docmt.evaluation import MetricConfig, SignificanceConfig, compare, evaluate_documents
-from docmt.evaluation.consistency_scores import score_consistency
+from docmt.evaluation.source_scores import score_consistency
 
 WORDS = {"Parliament": ["Ratsaal", "Kammer"], "budget": ["Haushalt", "Etat"], "minister": ["Ressortchef", "Minister"]}
 

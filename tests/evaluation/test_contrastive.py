@@ -13,11 +13,11 @@ from docmt.core.errors import DocmtError
 from docmt.evaluation import contrastive, evaluate_items, read_items
 from docmt.evaluation.contrastive import (
     AnswerCounts,
+    ContrastiveResult,
     SuiteConfig,
     build_suite_rows,
     grade_item,
     suite_text,
-    summarize_answers,
 )
 from docmt.evaluation.suites import SuiteItem
 
@@ -38,7 +38,7 @@ def item(phenomenon="pronoun", distance=1, correct=0, candidates=2, label=""):
 
 
 def count_right(items, totals):
-    return summarize_answers(items, "".join(map(grade_item, items, totals)))
+    return ContrastiveResult(items, "".join(map(grade_item, items, totals)))
 
 
 def table_of(items, result):
@@ -189,7 +189,7 @@ def test_counts_by_phenomenon_and_distance():
     written = json.loads(json.dumps(result.to_json()))
     assert written["phenomena"]["pronoun"]["distances"]["2"]["accuracy"] == 0.5
     assert (written["correct"], written["total"]) == (2, 5)
-    assert summarize_answers(items, written["answers"]) == result
+    assert ContrastiveResult(items, written["answers"]) == result
 
 
 def test_a_file_without_phenomena_has_rows_by_distance():
@@ -248,7 +248,7 @@ def test_items_that_cannot_be_scored_are_wrong(monkeypatch):
     assert [str(own) for _, own in heard[1::2]] == ["b is too long", "d is too long"]
     assert table_of(items, result)[-1].split() == ["unanswered", "2"]
     written = json.loads(json.dumps(result.to_json()))
-    assert (written["unanswered"], summarize_answers(items, written["answers"])) == (2, result)
+    assert (written["unanswered"], ContrastiveResult(items, written["answers"])) == (2, result)
     with pytest.raises(DocmtError, match="b is too long"):
         evaluate_items(Failing(), items[1:])
 
@@ -310,7 +310,7 @@ def test_labels_and_unknown_distances():
     assert result.answers == "+-="
     written = json.loads(json.dumps(result.to_json()))
     assert set(written["phenomena"][""]["distances"]) == {"2", "unknown"}
-    assert summarize_answers(items, written["answers"]) == result
+    assert ContrastiveResult(items, written["answers"]) == result
     rows = [line.split()[:4] for line in table_of(items, result)]
     assert rows[2:] == [
         ["distance", "2", "1", "50.0"],

@@ -1,7 +1,6 @@
 """Generative accuracy: is the form there?"""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,11 +9,11 @@ from docmt.core.errors import DocmtError
 from docmt.evaluation import contrastive, evaluate_translations
 from docmt.evaluation.contrastive import (
     AnswerCounts,
+    ContrastiveResult,
     GeneratedForm,
     build_suite_rows,
     has_form,
     suite_text,
-    summarize_answers,
 )
 from docmt.evaluation.suites import SuiteItem
 
@@ -55,7 +54,7 @@ def translated(*sentences, miscounted=()):
 def read_back(items, written):
     """The result that its JSON describes."""
     generated = tuple(GeneratedForm(entry["id"], entry["expected"], entry["translation"]) for entry in written["items"])
-    return replace(summarize_answers(items, written["answers"]), generated=generated)
+    return ContrastiveResult(items, written["answers"], generated)
 
 
 def test_only_the_last_sentence_is_looked_at(monkeypatch):

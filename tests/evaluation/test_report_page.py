@@ -47,7 +47,7 @@ def render(corpus, title="a <title>", metrics=()):
     sources, references, systems = corpus
     config = MetricConfig(names=list(metrics))
     evaluations = {name: evaluate_documents(texts, references, config) for name, texts in systems.items()}
-    return render_report(title, evaluations, CONFIG, sources, references, systems), evaluations
+    return render_report(title, compare(evaluations, CONFIG), sources, references, systems), evaluations
 
 
 def test_nothing_is_requested_or_run_and_the_markup_is_whole(corpus):

@@ -5,7 +5,7 @@ from math import comb
 
 import pytest
 
-from docmt.evaluation.contrastive import build_suite_rows, sign_test, suite_markdown, suite_text, summarize_answers
+from docmt.evaluation.contrastive import ContrastiveResult, build_suite_rows, sign_test, suite_markdown, suite_text
 from docmt.evaluation.suites import SuiteItem
 
 
@@ -17,7 +17,7 @@ ITEMS = [item("pronoun", 1, "er"), item("pronoun", 2, "es"), item("name", None),
 
 
 def rows(*answers, items=ITEMS, suite="set|1"):
-    return build_suite_rows(suite, items, [summarize_answers(items, system_answers) for system_answers in answers])
+    return build_suite_rows(suite, items, [ContrastiveResult(items, system_answers) for system_answers in answers])
 
 
 def test_rows_are_all_then_phenomena_with_distances_then_labels():

@@ -9,7 +9,7 @@ import pytest
 from commands import assert_one_sentence, call
 
 from docmt.core.errors import DocmtError
-from docmt.evaluation.term_scores import TermTask, match_terms
+from docmt.evaluation.source_scores import match_terms, score_terms
 from docmt.terms import Glossary, Term
 from docmt.terms.matching import TermMatcher
 
@@ -49,8 +49,8 @@ def make_texts(seed):
 def test_counts_are_those_of_every_assignment_tried(seed):
     sources, targets = make_texts(seed)
     references = make_texts(seed + 10)[1]
-    task = TermTask.from_sources(TermMatcher(Glossary.from_pairs(PAIRS)), sources)
-    scores = task.score(targets, references)
+    matcher = TermMatcher(Glossary.from_pairs(PAIRS))
+    scores = score_terms(matcher, sources, targets, references)
     rows = [
         ([each for each in source.split(" - ") if each], target)
         for document in zip(sources, targets, strict=True)
@@ -61,7 +61,7 @@ def test_counts_are_those_of_every_assignment_tried(seed):
         met = [count_by_trying(terms, target, most) for terms, target in rows]
         assert scores[key].statistics.tolist() == [[len(terms), n] for (terms, _), n in zip(rows, met, strict=True)]
         assert scores[key].score == pytest.approx(100 * sum(met) / asked)
-    assert scores["terms"].reference == task.score(references, references)["terms"].score
+    assert scores["terms"].reference == score_terms(matcher, sources, references, references)["terms"].score
     repeated = sum(len(re.findall(r"(?=\b(\w) \1\b)", text)) for document in targets for text in document)
     assert scores["repeated"].score == pytest.approx(
         100 * repeated / sum(len(text.split()) for document in targets for text in document)
@@ -69,8 +69,8 @@ def test_counts_are_those_of_every_assignment_tried(seed):
 
 
 def test_greedy_matching_would_lose_a_term():
-    task = TermTask.from_sources(TermMatcher(Glossary.from_pairs({"a": "x", "b": "x y"})), [["a - b", "a a"]])
-    scores = task.score([["x y x", "x"]], [["x", "x x"]])
+    matcher = TermMatcher(Glossary.from_pairs({"a": "x", "b": "x y"}))
+    scores = score_terms(matcher, [["a - b", "a a"]], [["x y x", "x"]], [["x", "x x"]])
     assert scores["terms"].statistics.tolist() == [[2, 2], [2, 1]] and scores["terms"].reference == 75
     spans = {(TERMS["a"], 0): [(0, 3), (2, 5)], (TERMS["b"], 0): [(0, 1)], (TERMS["c"], 0): [(4, 5)]}
     assert len(match_terms({TERMS["a"]: 1, TERMS["b"]: 1, TERMS["c"]: 1}, spans)) == 2
@@ -81,8 +81,11 @@ def test_a_form_counts_in_the_last_tier_only():
     pytest.importorskip("simplemma", reason="the extra terms is not installed")
     glossary = Glossary.from_pairs({"measure": ["mesure", "disposition"]}, ("en", "fr"))
     sources = [["These measures.", "This measure.", "A measure."]]
-    scores = TermTask.from_sources(TermMatcher(glossary), sources).score(
-        [["Ces mesures.", "Cette mesure.", "Une disposition."]], [["Ces mesures.", "Cela.", "Cela."]]
+    scores = score_terms(
+        TermMatcher(glossary),
+        sources,
+        [["Ces mesures.", "Cette mesure.", "Une disposition."]],
+        [["Ces mesures.", "Cela.", "Cela."]],
     )
     values = [scores[key].score for key in ("terms_base", "terms_listed", "terms", "consistency")]
     assert values == pytest.approx([100 / 3, 200 / 3, 100, 200 / 3])
@@ -90,11 +93,11 @@ def test_a_form_counts_in_the_last_tier_only():
 
 
 def test_a_term_that_no_document_repeats_has_no_consistency():
-    task = TermTask.from_sources(TermMatcher(Glossary.from_pairs({"a": "x"})), [["a"], ["a"]])
-    scores = task.score([["x"], ["y"]], [["x"], ["x"]])
+    sides = [["a"], ["a"]], [["x"], ["y"]], [["x"], ["x"]]
+    scores = score_terms(TermMatcher(Glossary.from_pairs({"a": "x"})), *sides)
     assert scores["consistency"] is None and scores["terms"].score == 50
     with pytest.raises(DocmtError, match="no term of the glossary stands in the source"):
-        TermTask.from_sources(TermMatcher(Glossary.from_pairs({"q": "x"})), [["a"]])
+        score_terms(TermMatcher(Glossary.from_pairs({"q": "x"})), *sides)
 
 
 @pytest.mark.parametrize(("repeating", "interval"), [(1, ""), (2, " ± 0.00")])

@@ -18,7 +18,9 @@ from xliff_rules import check_xliff_1, check_xliff_2
 from docmt.core.errors import DocmtError
 from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx
 from docmt.formats.language_codes import format_language_tag, is_same_language, text_direction
+from docmt.formats.placeholders import hide_placeholders
 from docmt.formats.projection import Passage, project_codes
+from docmt.formats.readable_units import make_readable
 from docmt.formats.unit_documents import Review
 from docmt.formats.units import Unit, UnitBuilder
 from docmt.formats.xliff_exchange import apply_targets, read_xliff_targets, write_xliff
@@ -325,3 +327,14 @@ def test_a_paragraph_of_thousands_of_sentences_takes_linear_time():
     read_xliff_targets(written, "a.xlf")
     assert time.perf_counter() - start < 20
     assert written.count(b"<segment ") == 8000
+
+
+def test_pages_and_memories_have_placeholders_where_the_texts_have_them():
+    source = hide_placeholders(Unit("Hi [NAME], you read %s of the files of {b}\nand *|C|* today."))
+    readable = make_readable(source)
+    (span,) = readable.find_sentences("en")
+    target, (place,), _ = readable.project([Passage(*span, "Vous lisez : %s, [NAME] {b} et *|C|*.")])
+    unit = BilingualUnit("", source, target, (BilingualSentence((0, len(source.text)), place),))
+    for text in (write_page([unit], "a", "en", "fr"), write_tmx([unit], "en", "fr").decode()):
+        assert "Hi [NAME], you read %s of the files of {b} and *|C|* today." in text
+        assert "Vous lisez : %s, [NAME] {b} et *|C|*." in text

@@ -8,6 +8,8 @@ from operator import attrgetter
 import pytest
 from test_unit_documents import Listed
 
+from docmt.documents.protected_text import find_protected
+from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, split_unit
 from docmt.formats.placeholders import hide_placeholders, tidy_pieces
 from docmt.formats.readable_units import make_readable
 from docmt.formats.unit_documents import SentenceTranslation, UnitDocuments
@@ -83,3 +85,69 @@ def test_pairs_enclose_placeholders_as_words():
     assert sorted(codes) == sorted(["<b>", "{name}", "</b>", "{group}"])
     assert re.sub("</?b>", "", made) == "In {group} von {name} geteilt"
     assert links
+
+
+def test_a_sign_that_two_placeholders_could_have_is_there_once():
+    assert hide_placeholders(Unit("Read {0}%,d bytes")).render() == "Read {0}%,d bytes"
+    assert [each.span for each in find_protected("{0}%,d, {1}%.")] == [(0, 3), (3, 6), (8, 12)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Released v{version} {date} by us", "Ticket #%d [[name]] is open", "From {a} {b}-x to us", "by -%s {c} and us"],
+)
+def test_what_touches_a_placeholder_beside_another_one_still_does(text):
+    assert translate(text, text.replace("us", "nous"))[1] == text.replace("us", "nous")
+
+
+LIST = "The following user could not be found in the list of all users:"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (f"{LIST}\n{{name}}\nPlease try it again.", [LIST, "Please try it again."]),
+        ("{name}\nis online", ["is online"]),
+        ("{name}\n“This” was by you", ["“This” was by you"]),
+        ("{name}\\n“This” was by you", ["“This” was by you"]),
+        ("The file %s\\nis not in the list of all the files", ["The file %s is not in the list of all the files"]),
+        ("Read <b>{name}</b><br>and all the others that you know", ["Read {name} and all the others that you know"]),
+        ("We know {b}.\n{name}\nand all the others", ["We know {b}.", "and all the others"]),
+    ],
+)
+def test_lines_after_placeholders_are_apart(text, sentences):
+    readable = make_readable(hide_placeholders(Unit(text)))
+    spans = list(readable.find_sentences("en"))
+    assert [readable.unit.text[slice(*span)] for span in spans] == sentences
+    new = [f"X {each}" for each in sentences]
+    links = [(start, start + 1, start + 2, start + 3) for start in range(len(text))]
+    made = translate(text, *new, links=links)[1]
+    expected = text
+    for each in sentences:
+        first = each.split()[0]
+        expected = expected.replace(first, f"X {first}", 1)
+    assert made == expected
+
+
+def test_unchanged_units_have_the_characters_of_their_sentences():
+    text = "It was deleted %s {n} %d?  We read it now."
+    documents = UnitDocuments(Listed([hide_placeholders(Unit(text))]), "en")
+    made = documents.translate([[SentenceTranslation(each) for each in documents.documents[0].sentences]])
+    (unit,), (spans,) = made.units, made.target_spans
+    assert [unit.text[slice(*span)] for span in spans] == ["It was deleted?", "We read it now."]
+
+
+def test_a_placeholder_takes_no_space_of_another_sentence():
+    text = "It was deleted. {a}, you did it. It is good."
+    documents = UnitDocuments(Listed([hide_placeholders(Unit(text))]), "en")
+    targets = ["Il.", "{a} vous.", "Bon."]
+    made = documents.translate([[SentenceTranslation(each) for each in targets]])
+    spans = [(each.start, each.end) for each in documents.sentences[0]]
+    pairs = tuple(map(BilingualSentence, spans, made.target_spans[0]))
+    unit = BilingualUnit("", documents.file.units[0], made.units[0], pairs)
+    sides = [(pair.source, pair.target) for pair in split_unit(unit) if pair.sentence]
+    assert [[[getattr(each, "content", each) for each in side] for side in pair] for pair in sides] == [
+        [["It was deleted."], ["Il."]],
+        [[" {a}", ", you did it."], [" {a}", "vous."]],
+        [["It is good."], ["Bon."]],
+    ]

@@ -204,3 +204,21 @@ def test_what_was_changed_since_a_file_was_written_stays_and_is_told_if_the_file
         reason = "“Two dogs.” was changed since this file was downloaded, so it stays; the file has “Deux chiots.”"
         assert answer["problems"] == [f"r.xlf: {reason}"]
         assert [row["target"] for row in document.sentences()] == ["Un chat.", "Deux chiens.", "Trois.", "4."]
+
+
+@pytest.mark.parametrize("format", ["xlf", "xlf12"])
+def test_placeholders_stand_where_a_reviewer_put_them(tmp_path, format):
+    file = b'msgid ""\nmsgstr ""\n\nmsgid "{a}, see %s of {b} <b>today</b>: %s. {x} Bye."\nmsgstr ""\n'
+    with running_service(tmp_path / "data") as client:
+        document = Document.translate(client, file, "a.po")
+        text = document.get(format).decode()
+        assert document.upload(text)["changed"] == 0
+        target = next(each for each in re.findall("<target[^>]*>(.*?)</target>", text) if 'id="c1"' in each)
+        codes = re.findall(r"<(?:ph|x) [^>]*/>", target)
+        bold = re.sub(">[^<]+<", ">maintenant<", re.search(r"<(pc|g) .*?</\1>", target)[0])
+        new = f"{codes[2]} et {codes[3]} : {bold} voir {codes[1]}, {codes[0]} !"
+        reviewed = text.replace(f">{target}<", f">{new}<")
+        assert document.upload(reviewed)["changed"] == 1
+        assert document.sentences()[0]["target"] == "{b} et %s : maintenant voir %s, {a} !"
+        assert b'msgstr "{b} et %s : <b>maintenant</b> voir %s, {a} !' in document.get()
+        assert document.upload(document.get(format))["changed"] == document.upload(reviewed)["changed"] == 0

@@ -216,6 +216,54 @@ def test_which_of_several_translations(name, read):
     assert find(read(tmx(*units)), "Yes, no.", TEXT) == (kind, target)
 
 
+def write_omegat(source, target, before=None):
+    """Return a unit of OmegaT: a default translation, or one that is for a place alone."""
+    place = '<prop type="file">a.docx</prop><prop type="prev">{}</prop><prop type="next">Thanks.</prop>'
+    return unit(source, target, props="" if before is None else place.format(before))
+
+
+def write_memoq(source, target, before):
+    """Return a unit of memoQ, with its context at the source."""
+    context = f'<prop type="x-context-pre">&lt;seg&gt;{before}&lt;/seg&gt;</prop>'
+    return unit(source, target, attributes=date(2020)).replace("<seg>", f"{context}<seg>", 1)
+
+
+OMEGAT = [
+    write_omegat("Save it.", "Enregistrez-le."),
+    write_omegat("Save it.", "Sauvez-le.", "A cat fell into the water."),
+    write_omegat("Save it.", "Gardez-le.", ""),
+]
+MEMOQ = [
+    write_memoq("Save it.", "Enregistrez-le.", 'Edit &lt;bpt i="1"/&gt;the&lt;ept i="1"/&gt; file.'),
+    write_memoq("Other text.", "Autre texte.", "Save it."),
+    write_memoq("Save it.", "Sauvez-le.", "A cat fell into the water."),
+    write_memoq("Save it.", "Gardez-le.", "").replace("2020", "2019"),
+]
+CONTEXTS = [
+    (OMEGAT, "A cat fell into the water.", ("context", "Sauvez-le.")),
+    (OMEGAT, "Other text.", ("exact", "Enregistrez-le.")),
+    (OMEGAT, None, ("context", "Gardez-le.")),
+    (MEMOQ, "A cat fell into the water.", ("context", "Sauvez-le.")),
+    (MEMOQ, "Edit the file.", ("context", "Enregistrez-le.")),
+    (MEMOQ, "Other text.", ("conflict", "")),
+    (MEMOQ, None, ("context", "Gardez-le.")),
+]
+
+
+@pytest.mark.parametrize(("units", "before", "match"), CONTEXTS)
+def test_the_sentence_before_is_that_which_a_unit_names(units, before, match, read):
+    memory = read(tmx(*units))
+    assert find(memory, *filter(None, [before]), "Save it.") == match
+    if match[0] == "context":
+        words = read(tmx(*(each.replace("Save it.", "Save") for each in units)))
+        assert find(words, *filter(None, [before]), "Save") == match
+
+
+def test_a_context_is_of_the_language_that_has_it(read):
+    memory = read(tmx(*MEMOQ), languages=("fr", "en"))
+    assert find(memory, "A cat fell into the water.", "Sauvez-le.") == ("exact", "Save it.")
+
+
 def test_a_review_in_xliff_counts_more_than_a_machine(read):
     raw = segment('state="needs-review-translation" state-qualifier="mt-suggestion"', target="a")
     assert find(read(xliff(raw, segment('state="final"', target="b")), "a.xlf")) == ("exact", "b")

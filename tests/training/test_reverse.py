@@ -15,7 +15,6 @@ from docmt.model.systems import Group
 from docmt.model.systems.base import ContextSpec
 from docmt.text import Tokenizer
 from docmt.training import train
-from docmt.training.training_corpus import BatchedSplit
 
 SIDES = ("source", "target")
 
@@ -92,10 +91,3 @@ def test_systems_that_read_drafts_are_refused(config, monkeypatch):
     monkeypatch.setattr(Group, "context_spec", lambda self: ContextSpec(drafts=True))
     with pytest.raises(DocmtError, match="reverse is true, but the group system reads drafts, which are translations"):
         replace(config, reverse=True)
-
-
-def test_damage_is_told_of_the_file_on_the_disk(store, config):
-    split = store.reversed().split("train")
-    split.target = replace(split.target, tokens=np.zeros_like(split.target.tokens))
-    with pytest.raises(DocmtError, match=r"train.source_tokens.npy is damaged"):
-        BatchedSplit(split, replace(config, reverse=True), store.tokenizer.specials)

@@ -66,17 +66,11 @@ class _Record:
     def __init__(self, site: Site, context: FullContext) -> None:
         self.site, self.context = site, context
 
-    def sentence_numbers(self) -> Tensor:
-        """Return [S] the source sentence number of each sentence of the computed side."""
-        return (
-            torch.arange(len(self.context.sequence.sentences))
-            if self.context.alignment is None
-            else self.context.alignment
-        )
-
     def query_sentences(self) -> Tensor:
         """Return [Tq] the source sentence number of each query."""
-        return self.sentence_numbers().repeat_interleave(self.context.sequence.sentences.lengths)
+        lengths = self.context.sequence.sentences.lengths
+        numbers = torch.arange(len(lengths)) if self.context.alignment is None else self.context.alignment
+        return numbers.repeat_interleave(lengths)
 
     def is_read(self) -> Tensor:
         """Return [Tq] bool, whether the state of each query is read after the pass."""
@@ -273,10 +267,8 @@ class _Recorder:
         if isinstance(module, Attention) and module.scope.sees_each_preceding:
             return  # see `record_hierarchy`
         if isinstance(module, SentenceAttention):
-            lengths = context.sequence.sentences.lengths
-            numbers = torch.arange(len(lengths)) if context.alignment is None else context.alignment  # in the source
             weights, exists = module.attention_weights(*arguments), arguments[-1]
-            sentences = numbers.repeat_interleave(lengths)  # [T]
+            sentences = _Record(site, context).query_sentences()
             keys = (sentences[:, None] - torch.arange(exists.shape[-1], 0, -1)).clamp(min=0)  # oldest first
             record: AttentionRecord = SentenceAttentionRecord(site, context, weights, exists, keys)
         elif isinstance(module, SelectiveAttention):

@@ -480,7 +480,7 @@ class ParquetRows(ShardRows):
         names |= {"score": number, "scores": pyarrow.list_(number), "warnings": texts}
         if self.config.has_terms:
             use = dict.fromkeys(("term", "found", "status", "replaced", "dropped"), text)
-            use |= {"span": pyarrow.list_(pyarrow.int64()), "wanted": texts, "loss": number}
+            use |= {"span": pyarrow.list_(pyarrow.int64()), "wanted": texts, "forbidden": texts, "loss": number}
             names["terms"] = pyarrow.list_(pyarrow.list_(pyarrow.struct(use)))
         if self.config.has_memory:
             names["match"] = pyarrow.list_(pyarrow.int64())

@@ -31,6 +31,7 @@ from docmt.core.files import json_checksum, read_error
 from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
+from docmt.decoding.document_translator import TOKEN_CHARACTERS
 from docmt.decoding.file_translation import FileConfig
 from docmt.decoding.translation_results import TranslatedSentence, non_finite_error
 from docmt.documents import Document
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 POLL_SECONDS = 1.0
 """Time between two looks at what other workers do."""
 _LOOKS = 150  # after which a shard that is nowhere counts as lost; NFS shows a rename a minute late
-_TOKEN_CHARACTERS = 4
 _SAMPLE_BYTES = 1 << 16
 _ROW_KINDS = {kind.format: kind for kind in (JsonlRows, ParquetRows)}
 _RESTARTS = 20  # of an actor of Ray: a document that ends its process must not restart it for ever
@@ -89,7 +89,7 @@ class Worker:
         except Exception:  # whoever translates the document reports it
             if len(texts) > 1:
                 return [count for text in texts for count in self._count_tokens([text])]
-            return [len(text) // _TOKEN_CHARACTERS for text in texts]
+            return [len(text) // TOKEN_CHARACTERS for text in texts]
 
     def work(self, plan: Plan, share: tuple[int, int] = (1, 1), folders: Sequence[Path] = ()) -> None:
         """Translate shards until all of a share are done: of (i, n), every n-th from the i-th on, i from 1.

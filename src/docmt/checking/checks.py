@@ -29,8 +29,16 @@ OnProgress = Callable[[int], object]
 """Called with the number of sentences checked since the last call."""
 _DETECTION_SENTENCES = 5000
 """Sentences from which the language of a text is detected."""
-_LONGEST_LOOP = 12
-"""Words of the longest phrase that counts as a loop."""
+_LONGEST_LOOP, _LOOP_REPETITIONS = 12, 3
+"""Words of the longest phrase that counts as a loop, and repetitions of one or two words; longer ones need two."""
+_COPIED_SHARE = 0.8
+"""Share of target words copied from the source that makes a sentence untranslated."""
+_SIMILARITY = 0.5
+"""Share of common words from which two sources may have the same translation."""
+_LENGTH_DEVIATION = 6.0
+"""Robust standard deviations of an unusual length (Gale and Church 1993)."""
+_REPETITION_WORDS = 4
+"""Shortest source sentence, in words, that is checked for consistent translation."""
 _MAX_COMPARED = 1000
 """Words of the longest sentence compared with its source. Comparing takes quadratic time."""
 _MIN_FOREIGN = 2
@@ -128,13 +136,13 @@ def _build_checks(
     """Return the checks of the wanted kinds, with word and length statistics of these documents."""
     checks: dict[str, Check] = {
         "empty": lambda _, document: find_empty(document),
-        "loop": lambda _, document: find_loops(document, config),
+        "loop": lambda _, document: find_loops(document),
         "duplicate": lambda _, document: find_duplicates(document, config),
-        "repetition": lambda _, document: find_inconsistent_repeats(document, config),
+        "repetition": lambda _, document: find_inconsistent_repeats(document),
     }
     if "untranslated" in wanted:
         copies = CopyCounts.from_documents(documents)
-        checks["untranslated"] = lambda _, document: find_untranslated(document, config, languages, copies)
+        checks["untranslated"] = lambda _, document: find_untranslated(document, languages, copies)
     if "length" in wanted and (length_model := LengthModel.fit(documents)) is not None:
         checks["length"] = lambda _, document: find_unusual_lengths(document, config, length_model)
     if wanted & {"term", "missing_text"}:
@@ -196,9 +204,7 @@ class CopyCounts:
         return others >= _MIN_OTHERS and 4 * (self.copied[word] - 1) < others
 
 
-def find_untranslated(
-    document: ParallelDocument, config: CheckConfig, languages: tuple[str, str], copies: CopyCounts
-) -> Iterator[Finding]:
+def find_untranslated(document: ParallelDocument, languages: tuple[str, str], copies: CopyCounts) -> Iterator[Finding]:
     """Yield sentences left as they are, or in the source language.
 
     Copied words may be names or code. So half of them must be words that are usually translated, or function words of
@@ -212,8 +218,8 @@ def find_untranslated(
         words = [word.lower() for word in hypothesis if word.isalpha() and len(word) > 1]
         if not words:
             continue
-        share = _share_copied(original, hypothesis, config.copied_share)
-        if share >= config.copied_share:
+        share = _share_copied(original, hypothesis)
+        if share >= _COPIED_SHARE:
             foreign = [word for word in words if word in only_source or copies.is_translated(word)]
             equal = hypothesis == original
             if 2 * len(foreign) >= len(words):
@@ -232,12 +238,12 @@ def find_untranslated(
                 yield Finding("untranslated", message, (mark_sentence(document, index),), "likely")
 
 
-def _share_copied(original: Sequence[str], hypothesis: Sequence[str], least: float) -> float:
-    """Return the share of the hypothesis' words copied from the source in order, or 0 if clearly below `least`."""
+def _share_copied(original: Sequence[str], hypothesis: Sequence[str]) -> float:
+    """Return the share of the hypothesis' words copied from the source in order, or 0 if it is clearly small."""
     if original == hypothesis:
         return 1.0
     matcher = SequenceMatcher(None, original, hypothesis, autojunk=False)
-    if len(hypothesis) > _MAX_COMPARED or len(original) > _MAX_COMPARED or matcher.quick_ratio() < least / 2:
+    if len(hypothesis) > _MAX_COMPARED or len(original) > _MAX_COMPARED or matcher.quick_ratio() < _COPIED_SHARE / 2:
         return 0.0
     return sum(block.size for block in matcher.get_matching_blocks()) / len(hypothesis)
 
@@ -248,11 +254,11 @@ def _split_cased(text: str) -> list[str]:
     return [words[0].lower(), *words[1:]] if words else words
 
 
-def find_loops(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
+def find_loops(document: ParallelDocument) -> Iterator[Finding]:
     """Yield phrases repeated in a row, more often than in the source."""
     for index, (source, target) in enumerate(document):
         hypothesis = tokenize(target)
-        loop = _find_loop([word.lower() for _, _, word in hypothesis], config.loop_repetitions)
+        loop = _find_loop([word.lower() for _, _, word in hypothesis], _LOOP_REPETITIONS)
         if loop is None:
             continue
         first, size, times = loop
@@ -301,7 +307,7 @@ def find_duplicates(document: ParallelDocument, config: CheckConfig) -> Iterator
             continue
         first, *others = indices
         words = {index: set(split_words(document.source[index])) for index in indices}
-        different = [index for index in others if _share_common(words[first], words[index]) < config.similarity]
+        different = [index for index in others if _share_common(words[first], words[index]) < _SIMILARITY]
         if different:
             sentences = tuple(mark_sentence(document, index) for index in (first, *different))
             yield Finding("duplicate", f"{len(sentences)} different sentences with the same translation", sentences)
@@ -341,7 +347,7 @@ class LengthModel:
         off = abs(len(target) - expected)
         if off < _MIN_DIFFERENCE or max(factor, 1 / factor) < config.length_factor:
             return 0.0
-        return factor if off / math.sqrt(len(source)) >= config.length_deviation * self.deviation else 0.0
+        return factor if off / math.sqrt(len(source)) >= _LENGTH_DEVIATION * self.deviation else 0.0
 
 
 def find_unusual_lengths(document: ParallelDocument, config: CheckConfig, model: LengthModel) -> Iterator[Finding]:
@@ -387,11 +393,11 @@ def find_missing_text(
             yield Finding("missing_text", message, (mark_sentence(document, index),))
 
 
-def find_inconsistent_repeats(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
+def find_inconsistent_repeats(document: ParallelDocument) -> Iterator[Finding]:
     """Yield source sentences that a document repeats with different translations."""
     by_source = defaultdict[str, list[int]](list)
     for index, source in enumerate(document.source):
-        if document.target[index] and len(split_words(source)) >= config.repetition_words:
+        if document.target[index] and len(split_words(source)) >= _REPETITION_WORDS:
             by_source[_normalise(source)].append(index)
     for indices in by_source.values():
         by_target = {_normalise(document.target[index]): index for index in reversed(indices)}

@@ -44,16 +44,8 @@ class CheckConfig:
     """least certainty of findings to show; less certain ones are only counted"""
     length_factor: float = ranged(2.0, 1, 1000)
     """report translations this many times too long or too short, by the file's length ratio"""
-    length_deviation: float = ranged(6.0, 0, 1000)
-    """report lengths at least this many robust standard deviations off (Gale and Church 1993)"""
-    loop_repetitions: int = ranged(3, 2, 1000)
-    """repetitions of one or two words that make a loop; longer phrases need two"""
     duplicate_words: int = ranged(6, 1, 1000)
     """shortest translation, in words, to compare with others in the document"""
-    similarity: float = ranged(0.5, 0, 1)
-    """share of common words above which two sources may have the same translation"""
-    copied_share: float = ranged(0.8, 0, 1)
-    """share of target words copied from the source that makes a sentence untranslated"""
     number_words: int = ranged(12, 0, 100)
     """largest number that may be spelled out: where only such numbers are missing, it is possible"""
     term_occurrences: int = ranged(3, 2, MANY)
@@ -64,8 +56,6 @@ class CheckConfig:
     """largest share of documents that contain a term (if the file has ten or more)"""
     term_evidence: int = ranged(3, 1, MANY)
     """fewest sentences of the file in which a word translates the term"""
-    repetition_words: int = ranged(4, 1, 1000)
-    """shortest source sentence, in words, to check for consistent translation"""
     batch_sentences: int = ranged(25_000, 100, MANY)
     """sentences checked together; more take more memory, but give better word alignments"""
     protect: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import parse_json, read_bytes, read_json
+from docmt.core.settings import read_package_yaml
 from docmt.text.bpe import parse_tokenizer_json
 from docmt.text.pretrained import (
     JsonSubwordModel,
@@ -206,15 +207,6 @@ def _token_text(token: Any) -> str:
     return text
 
 
-# Language codes in the order of their ids. Directories of transformers 5 do not contain them.
-_M2M100_LANGUAGES = {
-    "m2m100": (
-        "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu "
-        "hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt "
-        "ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
-    ),
-    "wmt21": "en ha is ja cs ru zh de",
-}
 _T5_EXTRA_IDS, _MAX_EXTRA_IDS = 100, 10_000
 
 
@@ -260,7 +252,8 @@ def _read_marian(directory: Path, settings: TokenizerSettings) -> dict[Side, Tok
 def _read_m2m100(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
     path = directory / "sentencepiece.bpe.model"
     ids = _add_tokens(_read_vocabulary(directory / "vocab.json"), directory, settings)
-    known = _M2M100_LANGUAGES.get(str(settings.config.get("language_codes")), _M2M100_LANGUAGES["m2m100"])
+    lists = read_package_yaml("docmt.checkpoint", "m2m100_languages.yaml")
+    known = lists.get(str(settings.config.get("language_codes")), lists["m2m100"])
     codes = [text for text in settings.additional if text.startswith("__")] or [f"__{code}__" for code in known.split()]
     for text in codes:
         ids.setdefault(text, len(ids))

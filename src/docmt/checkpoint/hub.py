@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -36,7 +36,7 @@ from docmt.checkpoint.model_names import HUB_ID_KEY, HUB_REVISION_KEY, LICENSE_K
 from docmt.checkpoint.weights import CONFIG_FILE, INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE, check_pickle, read_weight_map
 from docmt.core.errors import DocmtError, missing_package_error, printable
 from docmt.core.files import atomic_directory, lock, read_json, write_error
-from docmt.core.progress import progress
+from docmt.core.logging import is_quiet
 
 _PAIR_IN_NAME = re.compile(r"(?<![a-zA-Z_])(?=([a-z]{2,3})-([a-z]{2,3})(?![a-zA-Z]))")
 _PREFIX = re.compile(r"^(opus-)?mt-(tc-)?(bible-)?((big|base|small|tiny)-)?")
@@ -49,7 +49,6 @@ _DOCMT_SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".spm", ".md")
 _WEIGHT_SUFFIXES = (".safetensors", ".bin")
 # Of answers that are not the hub's (a login page of a network), and of hf_xet, which downloads large files.
 _OTHER_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RuntimeError)
-_MEGABYTE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -106,33 +105,26 @@ def download_model(model: HubModel, folder: Path, before_weights: Callable[[], N
 
     before_weights: called when all other files are there. Pickled weights that are not in the cache yet are not put
     there, but into the folder itself. Raises DocmtError if the download fails. Whole files that have arrived are kept
-    and not asked for again.
+    and not asked for again. On a terminal, the library shows the progress of each file.
     """
-    with progress("downloading (MB)", -(-model.size // _MEGABYTE)) as bar:
-        counter = _Counter(bar.advance)
-        weights = [name for name in model.sizes if name.endswith(_WEIGHT_SUFFIXES)]
-        for name in [*sorted(model.sizes.keys() - set(weights)), *weights]:
-            if weights and name == weights[0]:
-                before_weights()
-            size = model.sizes[name]
-            path, before = folder / name, counter.bytes
-            is_pickle = name.endswith(".bin")
-            source = download_file(model.hub_id, model.revision, name, counter, folder if is_pickle else None)
-            counter.add(before + size - counter.bytes)  # it was in the cache
-            if size and source.stat().st_size != size:
-                raise DocmtError(
-                    f"{source} has {source.stat().st_size:,} bytes, not the {size:,} of {model.hub_id}. Remove it and "
-                    "pull again"
-                )
-            if source != path:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.unlink(missing_ok=True)
-                path.symlink_to(source)
+    weights = [name for name in model.sizes if name.endswith(_WEIGHT_SUFFIXES)]
+    for name in [*sorted(model.sizes.keys() - set(weights)), *weights]:
+        if weights and name == weights[0]:
+            before_weights()
+        size, path = model.sizes[name], folder / name
+        source = download_file(model.hub_id, model.revision, name, folder if name.endswith(".bin") else None)
+        if size and source.stat().st_size != size:
+            raise DocmtError(
+                f"{source} has {source.stat().st_size:,} bytes, not the {size:,} of {model.hub_id}. Remove it and "
+                "pull again"
+            )
+        if source != path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            path.symlink_to(source)
 
 
-def download_file(
-    hub_id: str, revision: str, name: str, counter: _Counter | None = None, folder: Path | None = None
-) -> Path:
+def download_file(hub_id: str, revision: str, name: str, folder: Path | None = None) -> Path:
     """Return the path of a file of a repository, in the cache or, if it is not there, in a folder.
 
     Raises DocmtError if it cannot be downloaded.
@@ -142,8 +134,6 @@ def download_file(
         if isinstance(cached, str) and folder is not None:
             return Path(cached)
         options: dict[str, Any] = {} if folder is None else {"local_dir": folder}
-        if counter is not None:
-            options["tqdm_class"] = _make_bar_class(counter)
         return Path(library.hf_hub_download(hub_id, name, revision=revision, **_identity(), **options))
 
 
@@ -203,35 +193,9 @@ def _read_licence(card: Mapping[str, Any]) -> str:
     return re.sub(r"[^\w.+, -]+", " ", text)[:100].strip()
 
 
-class _Counter:
-    """Counter of bytes that advances a bar of megabytes."""
-
-    def __init__(self, advance: Any) -> None:
-        self.bytes, self._advance = 0, advance
-
-    def add(self, count: float) -> None:
-        before, self.bytes = self.bytes, self.bytes + int(count)
-        self._advance(-(-self.bytes // _MEGABYTE) - -(-before // _MEGABYTE))
-
-
-def _make_bar_class(counter: _Counter) -> type:
-    """Return the class of a progress bar for the hub's library, which shows nothing but counts bytes."""
-    from tqdm.auto import tqdm
-
-    class ByteBar(tqdm):  # type: ignore[misc]
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **{**options, "disable": True})
-            counter.add(options.get("initial") or 0)
-
-        def update(self, n: float | None = 1) -> None:
-            counter.add(n or 0)
-
-    return ByteBar
-
-
 @contextmanager
 def _library(hub_id: str, revision: str = "") -> Iterator[Any]:
-    """Yield the hub's library, silent while the block runs. Its errors become DocmtError."""
+    """Yield the hub's library, without its messages while the block runs. Its errors become DocmtError."""
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read when it is imported
     try:
         huggingface_hub = import_module("huggingface_hub")
@@ -241,6 +205,8 @@ def _library(hub_id: str, revision: str = "") -> Iterator[Any]:
     logger = logging.getLogger("huggingface_hub")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
+    if is_quiet():
+        huggingface_hub.utils.disable_progress_bars()
     try:
         yield huggingface_hub
     except (errors.HTTPError, errors.EntryNotFoundError, OSError, *_OTHER_ERRORS) as error:
@@ -297,44 +263,28 @@ def is_pulled(model: HubModel, directory: Path) -> bool:
     return False
 
 
-def pull_model(
-    model: HubModel,
-    directory: Path,
-    *,
-    source_language: str = "",
-    target_language: str = "",
-    prefix: str = "",
-    keep_vocabulary: Sequence[Path] = (),
-) -> None:
+def pull_model(model: HubModel, directory: Path, **conversion: Any) -> None:
     """Download a model and write it as a docmt model directory.
 
-    source_language, target_language, prefix, keep_vocabulary: see `convert_huggingface`; languages are by default those
-    in the name of the model. Raises DocmtError for a directory that exists, a failed download and an unsupported model.
-    Then no directory is written, and what has been downloaded is kept for the next time.
+    conversion: source_language, target_language, prefix and keep_vocabulary as `convert_huggingface` takes them;
+    languages are by default those in the name of the model. Raises DocmtError for a directory that exists, a failed
+    download and an unsupported model. Then no directory is written, and what has been downloaded is kept for the next
+    time.
     """
     check_not_existing(directory)
-    if model.is_docmt and (source_language or target_language or prefix or keep_vocabulary):
+    if model.is_docmt and conversion:
         raise DocmtError(f"{model.hub_id} is a docmt model. Leave out the languages, --prefix and --keep-vocabulary")
-    languages = find_pair(model.name)
-    source, target = source_language or languages[0], target_language or languages[1]
+    conversion = dict(zip(("source_language", "target_language"), find_pair(model.name), strict=True)) | conversion
+    languages, prefix = (conversion["source_language"], conversion["target_language"]), conversion.get("prefix", "")
     card = ModelCard(model.name, license=model.licence, hub_id=model.hub_id, hub_revision=model.revision)
     with _download_folder(model, directory) as files:
         if model.is_docmt:
             download_model(model, files, lambda: None)
             _copy(model, files, directory)
             return
-        download_model(model, files, lambda: check_languages(files, source, target, prefix))
+        download_model(model, files, lambda: check_languages(files, *languages, prefix))
         _check_pickles(files)
-        convert_huggingface(
-            files,
-            directory,
-            source_language=source,
-            target_language=target,
-            prefix=prefix,
-            keep_vocabulary=keep_vocabulary,
-            allow_pickle=True,
-            card=card,
-        )
+        convert_huggingface(files, directory, **conversion, allow_pickle=True, card=card)
 
 
 @contextmanager

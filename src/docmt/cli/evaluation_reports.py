@@ -1,38 +1,33 @@
-"""Files of `docmt evaluate` besides its tables: a campaign for human evaluation, its answers, and a page to send."""
+"""Other results of `docmt evaluate`: a page to send, human evaluation, and word alignments against links by people."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import check_outputs
+from docmt.cli.model_arguments import check_models, load_translator
 from docmt.cli.options import refuse_others
 from docmt.cli.output import print_table, write_results
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.plain_text import STANDARD, align_columns, escape_markdown, markdown_table, write_text
 from docmt.core.settings import Needs, option
-from docmt.evaluation import Evaluation
+from docmt.documents import Document
+from docmt.evaluation.alignment_error import AlignedPair, AlignmentScore, read_alignments, score_alignments
 from docmt.evaluation.metrics import format_count
 from docmt.evaluation.output_alignment import Documents
 from docmt.evaluation.pearmut import HumanProtocol, build_campaign, score_answers
 from docmt.evaluation.report_page import render_report
+from docmt.evaluation.significance import Comparison
+
+if TYPE_CHECKING:
+    from docmt.decoding import Translator
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ScoredTexts:
-    """The D documents that all systems have translated."""
-
-    sources: Sequence[tuple[str, Sequence[str]]]
-    """[D] ids and source sentences"""
-    references: Documents
-    systems: Mapping[str, Documents]
-    """[D] translations by system"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,25 +66,30 @@ def _key_path(campaign: str) -> str:
     return str(Path(campaign).with_suffix(".key.json"))
 
 
-def write_reports(options: Any, read_texts: Callable[[], ScoredTexts], evaluations: Mapping[str, Evaluation]) -> None:
-    """Write the campaign and the page, if there is a file for them."""
-    if not (options.export_pearmut or options.html):
-        return
-    texts = read_texts()
-    if options.html:
+def write_reports(
+    options: Any,
+    comparison: Comparison | None,
+    sources: Sequence[tuple[str, Sequence[str]]],
+    references: Documents,
+    systems: Mapping[str, Documents],
+) -> None:
+    """Write the campaign and the page, if there is a file for them.
+
+    comparison: None for a single system, which has no page. sources: [D] ids and sentences. systems: [D] translations.
+    """
+    if options.html and comparison is not None:
         title = f"docmt evaluate: {' '.join(options.reference) or options.source}"
-        page = render_report(title, evaluations, options.significance, texts.sources, texts.references, texts.systems)
-        write_text(options.html, page)
+        write_text(options.html, render_report(title, comparison, sources, references, systems))
     if path := options.export_pearmut:
         seed, protocol = options.significance.seed, options.pearmut_protocol
-        campaign, key = build_campaign(Path(path).stem, texts.sources, texts.systems, protocol, seed)
+        campaign, key = build_campaign(Path(path).stem, sources, systems, protocol, seed)
         for file, values in ((path, campaign), (_key_path(path), key)):
             write_text(file, json.dumps(values, ensure_ascii=False, indent=1) + "\n")
-        sides = [sentences for _, sentences in texts.sources], *texts.systems.values()
+        sides = [sentences for _, sentences in sources], *systems.values()
         whole = sum(len(set(map(len, each))) > 1 for each in zip(*sides, strict=True))
         verb = "is" if whole == 1 else "are"
         remark = f", of which {whole} {verb} judged as a whole, as a system has other sentences" if whole else ""
-        number = format_count(len(texts.sources), "document")
+        number = format_count(len(sources), "document")
         _log.info(f"{path}: {number} for `pearmut add`{remark}; keep {_key_path(path)} for the answers")
 
 
@@ -101,3 +101,40 @@ def report_answers(options: Any) -> int:
     write_results(options, {"answers": options.pearmut_answers, **scores.to_json()}, scores.to_markdown())
     print_table(options, scores.format())
     return 0
+
+
+def report_alignment_errors(options: Any, models: Mapping[str, str]) -> int:
+    """Print the alignment error rate of each model on the pairs of `options.aer`. Return the exit status.
+
+    models: paths by name. Raises DocmtError for options without effect.
+    """
+    used = "aer", "model", "systems", "json", "markdown", "device", "batch_tokens", "precision", "context"
+    refuse_others(options, "--aer", *used)
+    check_outputs(options.json, options.markdown, inputs=[options.aer])
+    pairs = read_alignments(Path(str(options.aer)))
+    check_models(list(models.values()), options.context, options.search)
+    rows, entries = [["system", "AER", "precision", "recall", "links"]], []
+    for name, path in models.items():
+        score = _score_links(load_translator(options, path), pairs)
+        percent = [f"{100 * value:.1f}" for value in (score.aer, score.precision, score.recall)]
+        rows.append([name, *percent, f"{score.links:,}"])
+        entries.append({"name": name, "path": path, **asdict(score)})
+    page = "\n".join(markdown_table([[escape_markdown(row[0]), *row[1:]] for row in rows])) + "\n"
+    write_results(options, {"gold": options.aer, "sentences": len(pairs), "systems": entries}, page)
+    print_table(options, "\n".join(align_columns(rows)))
+    return 0
+
+
+def _score_links(translator: Translator, pairs: Sequence[AlignedPair]) -> AlignmentScore:
+    """Return the score of the mutual links. Each sentence pair is a document of its own."""
+    documents = [
+        (Document.from_sentences([" ".join(pair.source)]), Document.from_sentences([" ".join(pair.target)]))
+        for pair in pairs
+    ]
+    aligned = translator.align(translator.score_all(documents))
+    links = [
+        pair.match((link.source, link.target) for link in links if link.mutual)
+        for pair, translation in zip(pairs, aligned, strict=True)
+        for links in translation.alignments()
+    ]
+    return score_alignments(pairs, links)

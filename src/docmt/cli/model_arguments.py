@@ -196,6 +196,7 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
     from docmt.checking.languages import detect_language
     from docmt.core.progress import is_terminal
     from docmt.decoding import Translator
+    from docmt.decoding.memory_check import drop_misfits
     from docmt.engines import EndpointTranslator
     from docmt.formats.language_codes import is_same_language
     from docmt.terms import Glossary, Memory
@@ -223,12 +224,20 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
         found = detect_language(versions.entries)
         if found and is_same_language(found, languages[1]) and not is_same_language(*languages):
             _log.warning(f"{reuse[0]} seems to be in {found}: name the earlier version first, then its translation")
-        memory = versions.join(memory)
+    else:
+        versions = Memory(languages)
     translator: DocumentTranslator
     if is_endpoint(name):
         translator = EndpointTranslator(name, protect=settings.get("protect"))
     else:
         translator = Translator(name, **settings)
+        if versions.is_guessed:
+            versions, count = drop_misfits(versions, translator)
+            if count:
+                _log.warning(
+                    f"{reuse[1]}: sentences that may have the translation of another, and are not used: {count}"
+                )
+    memory = versions.join(memory)
     translator = translator.with_memory(memory if len(memory) else None)
     if glossary is not None:
         glossary.log_problems()

@@ -338,9 +338,7 @@ def host_id() -> str:
 
 
 def is_running(pid: int) -> bool:
-    """Return whether a process of this host runs. On Windows, every process counts as running."""
-    if os.name == "nt":  # on Windows, signal 0 ends a process
-        return True
+    """Return whether a process of this host runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -358,8 +356,6 @@ def _set_mode(path: Path, mode: int) -> None:
 
 
 def _sync(path: Path) -> None:
-    if os.name == "nt" and path.is_dir():  # Windows cannot open directories
-        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

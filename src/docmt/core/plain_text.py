@@ -307,9 +307,9 @@ def markdown_table(rows: Sequence[Sequence[str]], left_columns: int = 1) -> list
     return [f"| {' | '.join(cells)} |" for cells in (head, rule, *body)]
 
 
-def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a plain-text table. The first column is left-aligned, the others are right-aligned."""
+def align_columns(rows: Sequence[Sequence[str]], left_columns: int = 1) -> Iterator[str]:
+    """Yield the lines of a plain-text table. left_columns: number of left-aligned columns; others are right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for first, *numbers in rows:
-        cells = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
-        yield "  ".join([first.ljust(widths[0]), *cells])
+    signs = "<" * left_columns + ">" * len(widths)
+    for row in rows:
+        yield "  ".join(f"{cell:{sign}{width}}" for cell, sign, width in zip(row, signs, widths, strict=False))

@@ -14,12 +14,10 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
-    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.text import Text
 
 from docmt.core.errors import printable
 from docmt.core.logging import is_quiet, make_tolerant
@@ -40,48 +38,37 @@ class Bar:
         self._display, self._initial, self._is_hidden = display, done, _HIDDEN.get()
         self._task = None
         if display is not None:
-            self._task = display.add_task(self.title, total=total, completed=done, note="", seconds_left=None)
+            self._task = display.add_task(self.title, total=total, completed=done, note="")
         self._started = self._printed = time.monotonic()
 
-    def advance(self, count: int = 1, note: str = "", seconds_left: float | None = None) -> None:
-        """Count `count` more items as done and show `note` beside the bar.
-
-        seconds_left: estimate of the remaining time, where the item rate does not give one.
-        """
+    def advance(self, count: int = 1, note: str = "") -> None:
+        """Count `count` more items as done and show `note` beside the bar."""
         self.done += count
         if self._display is not None and self._task is not None:
-            self._display.update(self._task, advance=count, note=note, seconds_left=seconds_left)
+            self._display.update(self._task, advance=count, note=note)
         elif not (is_quiet() or self._is_hidden):
             now = time.monotonic()
             if now - self._printed >= LINE_INTERVAL_SECONDS * max(1.0, (now - self._started) / _OFTEN_SECONDS):
                 self._printed = now
-                self._print_line(note, seconds_left)
+                self._print_line(note)
 
     def remove(self) -> None:
         """Remove the bar from a display that shows others."""
         if self._display is not None and self._task is not None:
             self._display.remove_task(self._task)
 
-    def _print_line(self, note: str, seconds_left: float | None) -> None:
+    def _print_line(self, note: str) -> None:
         elapsed = time.monotonic() - self._started
         total = f" of {self.total}" if self.total else ""
-        if seconds_left is None and self.total and self._initial < self.done <= self.total:
+        remaining = ""
+        if self.total and self._initial < self.done <= self.total:
             seconds_left = elapsed * (self.total - self.done) / (self.done - self._initial)
-        remaining = "" if seconds_left is None else f", {format_time(seconds_left)} left"
+            remaining = f", {format_time(seconds_left)} left"
         print(
             f"{self.title}: {self.done}{total} {note} ({format_time(elapsed)}{remaining})",
             file=make_tolerant(sys.stderr),
             flush=True,
         )
-
-
-class _TimeLeftColumn(TimeRemainingColumn):
-    """Column with the remaining time: the estimate of the task, or one from its item rate."""
-
-    def render(self, task: Task) -> Text:
-        """Return the remaining time."""
-        seconds = task.fields["seconds_left"]
-        return super().render(task) if seconds is None else Text(format_time(seconds), style="progress.remaining")
 
 
 def is_terminal() -> bool:
@@ -133,7 +120,7 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
-        _TimeLeftColumn(),
+        TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as display:
         _displays.append(display)

@@ -192,8 +192,8 @@ class ResumableFile:
 
     def _open(self) -> BinaryIO:
         """Open OUT.partial for appending after its last complete line."""
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        file = self._file = open(os.open(self.partial, flags, 0o666), "r+b", buffering=0)  # noqa: PTH123, SIM115
+        descriptor = os.open(self.partial, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        file = self._file = open(descriptor, "r+b", buffering=0)  # noqa: PTH123, SIM115
         size = self._size if self.notes else 0
         file.truncate(size)
         file.seek(size)

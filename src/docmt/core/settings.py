@@ -230,7 +230,7 @@ def convert(kind: Any, value: Any) -> Any:
         return _convert_to_first([(member, None) for member in members if member is not type(None)], value)
     if origin is Literal:
         return _convert_to_first([(type(member), member) for member in members], value)
-    if origin in (list, tuple, set, frozenset, Sequence):
+    if origin in (list, tuple):
         return _convert_sequence(origin, members, value)
     if kind not in _ACCEPTED:
         return value
@@ -260,8 +260,7 @@ def _convert_sequence(origin: Any, members: tuple[Any, ...], value: Any) -> Any:
         raise TypeError(value)
     if origin is tuple and not (len(members) == 2 and members[1] is Ellipsis):
         return tuple(convert(member, item) for member, item in zip(members, value, strict=True))
-    items = [convert(members[0], item) for item in value]
-    return items if origin is Sequence else origin(items)
+    return origin(convert(members[0], item) for item in value)
 
 
 def convert_or_raise(kind: Any, value: Any, name: str) -> Any:
@@ -342,7 +341,7 @@ def to_mapping(settings: Any) -> dict[str, Any]:
 def _to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _to_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list | tuple):
         return [_to_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 

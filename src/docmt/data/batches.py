@@ -171,13 +171,6 @@ class BatchPlan:
     batch_tokens: int
     seed: int
 
-    def __post_init__(self) -> None:
-        if self.batch_tokens < 1 or self.seed < 0 or not len(self.lengths):
-            raise ValueError(
-                f"{len(self.lengths)} lengths, batch_tokens {self.batch_tokens} and seed {self.seed} must be at least "
-                "1, 1 and 0"
-            )
-
     def batches_in_epoch(self, epoch: int) -> list[Indices]:
         """Return the instance indices of each batch of an epoch (0, 1, ...): every instance once."""
         # Raw numbers are sorted, as numpy guarantees their stream, but not that of Generator.permutation.

@@ -84,8 +84,6 @@ def cut_instances(
     limit. second_limit: other lengths [S] with a limit of their own. Translation limits the longest translations, where
     the decoder has learned positions.
     """
-    if limit < 1 or max_sentences < 1:
-        raise ValueError(f"limit {limit} and max_sentences {max_sentences} must be at least 1")
     lengths = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
     costs = _cumulative_costs(lengths)
     budgets = [(costs, limit)] + (

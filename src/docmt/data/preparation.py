@@ -81,11 +81,9 @@ class PrepareConfig:
     target_language: str = ""
     """code of the target language"""
     tokenizer: str = "bpe"
-    """kind to learn (bpe, sentencepiece, moses-bpe), or a model directory to take it from"""
+    """kind to learn (bpe, sentencepiece, moses-bpe), or a model directory or SentencePiece file to take it from"""
     vocabulary_size: int = ranged(0, 0, LARGEST_VOCABULARY)
     """vocabulary size to learn, with special tokens; 0 = the default of the kind"""
-    sentencepiece_model: Path | None = None
-    """SentencePiece .model file to use instead of learning a tokenizer"""
     source_tokenizer: Path | None = None
     """model directory with another tokenizer for the source (a converted encoder)"""
     instance_tokens: int = ranged(DEFAULT_LIMIT, NUM_BOUNDARY_TOKENS + 1, MANY)
@@ -96,27 +94,26 @@ class PrepareConfig:
     def __post_init__(self) -> None:
         check_fields(self, "")
         parse_columns(self.columns)
-        for name in SPLITS:
-            if not self.corpora(name) and name == "train":
-                raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
-        if self.columns and all(corpus.target for split in SPLITS for corpus in self.corpora(split)):
+        if not self.train:
+            raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
+        corpora = [corpus for split in SPLITS for corpus in self.corpora(split)]
+        if self.columns and all(corpus.target for corpus in corpora):
             raise DocmtError("--columns has no effect on text files, a source and a target each: leave it out")
-        if self.drafts and len(self.drafts) != (corpora := len([*self._pair_files("train"), *self._pair_files("dev")])):
+        count = len(self._pair_files("train")) + len(self._pair_files("dev"))
+        if self.drafts and len(self.drafts) != count:
             raise DocmtError(
-                f"--drafts names {len(self.drafts)} files for {corpora} corpora of --train and --dev: give one for "
+                f"--drafts names {len(self.drafts)} files for {count} corpora of --train and --dev: give one for "
                 "each, in this order"
             )
-        if self.tokenizer not in LEARNED_KINDS and self.sentencepiece_model is not None:
-            raise DocmtError("--tokenizer and --sentencepiece-model both name a tokenizer; give one of them")
-        if self.tokenizer == "moses-bpe" and self.sentencepiece_model is None:
+        if self.tokenizer == "moses-bpe":
             self._check_languages()
 
     @property
     def ready_tokenizer(self) -> Path | None:
-        """Directory of a ready tokenizer, or None for a kind to learn. Raises DocmtError if it does not exist."""
+        """Path of a ready tokenizer, or None for a kind to learn. Raises DocmtError if it does not exist."""
         if self.tokenizer in LEARNED_KINDS:
             return None
-        if not Path(self.tokenizer).is_dir():
+        if not Path(self.tokenizer).exists():
             raise DocmtError(
                 f"--tokenizer is {quote(self.tokenizer)}, and there is no such directory: choose one of "
                 f"{', '.join(LEARNED_KINDS)}, or name a model, run or store"
@@ -221,7 +218,7 @@ def prepare(config: PrepareConfig) -> PreparedStore:
     _check_store(config)
     ready = config.ready_tokenizer  # a wrong name fails before any corpus is read
     _warn_of_languages(config)
-    if config.vocabulary_size and (ready is not None or config.sentencepiece_model is not None):
+    if config.vocabulary_size and ready is not None:
         _log.warning("--vocabulary-size has no effect, as the tokenizer is not learned: leave it out")
     for split in SPLITS:
         for corpus in config.corpora(split):
@@ -270,21 +267,24 @@ def _build_tokenizer(config: PrepareConfig, ready: Path | None) -> Tokenizer:
     source = None if config.source_tokenizer is None else _load_ready_tokenizer(config, config.source_tokenizer)
     if ready is not None:
         tokenizer = _load_ready_tokenizer(config, ready)
-    elif config.sentencepiece_model is not None:
-        tokenizer = SentencePieceTokenizer.from_model(config.sentencepiece_model)
     else:
         languages, size = (config.source_language, config.target_language), config.vocabulary_size or None
         tokenizer = train_tokenizer(config.tokenizer, _iterate_training_sentences(config), size, languages)
     return tokenizer if source is None else PairTokenizer(source.for_side("source"), tokenizer.for_side("target"))
 
 
-def _load_ready_tokenizer(config: PrepareConfig, directory: Path) -> Tokenizer:
-    """Return the tokenizer of a model, run or store. Raises DocmtError if it is for other languages."""
-    folders = (directory, directory / "model", directory / TOKENIZER_FOLDER)
-    tokenizer = load_tokenizer(next((path for path in folders if (path / TOKENIZER_CONFIG).is_file()), directory))
+def _load_ready_tokenizer(config: PrepareConfig, path: Path) -> Tokenizer:
+    """Return the tokenizer of a model, run or store, or a SentencePiece file.
+
+    Raises DocmtError if it is for other languages.
+    """
+    if path.is_file():
+        return SentencePieceTokenizer.from_model(path)
+    folders = (path, path / "model", path / TOKENIZER_FOLDER)
+    tokenizer = load_tokenizer(next((folder for folder in folders if (folder / TOKENIZER_CONFIG).is_file()), path))
     if tokenizer.languages not in (None, (config.source_language, config.target_language)):
         raise DocmtError(
-            f"the tokenizer in {directory} is for {' to '.join(tokenizer.languages or ())}; set "
+            f"the tokenizer in {path} is for {' to '.join(tokenizer.languages or ())}; set "
             "--source-language and --target-language to these codes, or learn another tokenizer"
         )
     return tokenizer

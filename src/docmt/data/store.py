@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cached_property
@@ -25,8 +24,6 @@ from docmt.text.tokenizer import SIDES
 STATISTICS_FILE = "statistics.json"
 TOKENIZER_FOLDER = "tokenizer"
 DOCUMENTS_FILE = "documents.json"
-
-_CHECKED_AT_ONCE = 1 << 20  # offsets; the differences of all would be a copy of the file in memory
 
 Offsets = NDArray[np.int64]
 
@@ -63,27 +60,18 @@ class SplitStatistics:
     longest_sentence: int
     over_limit: int
     """Sentences at or over the limit of an instance. Each is an instance of its own; nothing is truncated."""
+    crc32: dict[str, str]
+    """Checksum of every file of the split."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Reasons for skipped pairs, with the number of cases."""
     skipped_examples: dict[str, list[str]] = field(default_factory=dict)
     """First few locations for each reason."""
     corpora: dict[str, CorpusCounts] = field(default_factory=dict)
     """Counts by corpus, if there are several."""
-    crc32: dict[str, str] = field(default_factory=dict)
-    """Checksum of every file of the split."""
 
     def reversed(self) -> SplitStatistics:
         """Return the statistics with source and target exchanged."""
         return replace(self, source_tokens=self.target_tokens, target_tokens=self.source_tokens)
-
-    @property
-    def sentences_per_instance(self) -> float:
-        return self.sentences / self.instances
-
-    @property
-    def tokens_per_instance(self) -> float:
-        """Mean cost of an instance."""
-        return self.cost / self.instances
 
 
 @dataclass(frozen=True)
@@ -145,8 +133,8 @@ def format_statistics(statistics: CorpusStatistics) -> str:
     rows = [
         ["", *splits],
         *([name.replace("_", " "), *(f"{getattr(split, name):,}" for split in values)] for name in counts),
-        ["sentences per instance", *(f"{split.sentences_per_instance:.1f}" for split in values)],
-        ["tokens per instance", *(f"{split.tokens_per_instance:.1f}" for split in values)],
+        ["sentences per instance", *(f"{split.sentences / split.instances:.1f}" for split in values)],
+        ["tokens per instance", *(f"{split.cost / split.instances:.1f}" for split in values)],
         ["longest sentence (tokens)", *(f"{split.longest_cost:,}" for split in values)],
         [f"sentences of {statistics.instance_tokens} tokens or more", *(f"{split.over_limit:,}" for split in values)],
     ]
@@ -204,27 +192,36 @@ class ParallelStore:
     """
 
     def __init__(self, directory: Path, checksums: Mapping[str, str] | None = None) -> None:
-        """checksums: known checksums of the files, by name.
+        """checksums: of all files, by name; None: the files were just written.
 
-        Raises DocmtError with the name of a file that is missing, truncated, inconsistent, or has another checksum.
+        Raises DocmtError with the name of a file that is missing or has another checksum.
         """
-        self.directory = directory
-        self.sides = SIDES
-        """names of the files of source and target, in this order"""
-        self.source = _load_column(directory, "source")
-        sentences = len(self.source.offsets) - 1
-        self.target = _load_column(directory, "target", sentences)
-        checksums = checksums or {}
-        drafts = ("draft_tokens.npy", "draft_offsets.npy")
-        has_drafts = any(name in checksums or (directory / name).exists() for name in drafts)
-        self.drafts = _load_column(directory, "draft", sentences) if has_drafts else None
-        self.document_offsets: Offsets = _load_offsets(directory / "document_offsets.npy", sentences)
-        if not _matches(directory / DOCUMENTS_FILE, checksums.get(DOCUMENTS_FILE)):
-            _load_ids(directory / DOCUMENTS_FILE, self.num_documents)
-        # Last, as other errors say more. Always, as 100 MB take 20 ms and are then in memory for training.
-        for path in directory.iterdir():
-            if path.name in checksums and file_checksum(path) != checksums[path.name]:
+        self.directory, self._checksums = directory, checksums
+        self.source, self.target = self._load_column("source"), self._load_column("target")
+        has_drafts = (directory / "draft_tokens.npy").exists() or "draft_tokens.npy" in (checksums or ())
+        self.drafts = self._load_column("draft") if has_drafts else None
+        self.document_offsets: Offsets = self._load_array("document_offsets.npy")
+        self._check(DOCUMENTS_FILE)
+
+    def _check(self, name: str) -> Path:
+        """Return the path of a file. Raises DocmtError if it is missing or its checksum differs."""
+        path = self.directory / name
+        if self._checksums is not None:
+            try:
+                checksum = file_checksum(path)  # always, as 100 MB take 20 ms and are then in memory for training
+            except DocmtError as error:
+                raise _damage_error(path, "it cannot be read") from error
+            if checksum != self._checksums.get(name):
                 raise _damage_error(path, f"its checksum differs from that in {STATISTICS_FILE}")
+        return path
+
+    def _load_array(self, name: str) -> NDArray[Any]:
+        array: NDArray[Any] = np.load(self._check(name), mmap_mode="r")
+        return array
+
+    def _load_column(self, name: str) -> SentenceTokens:
+        """Return the words of a side or of the drafts."""
+        return SentenceTokens(self._load_array(f"{name}_tokens.npy"), self._load_array(f"{name}_offsets.npy"))
 
     @property
     def num_documents(self) -> int:
@@ -234,12 +231,12 @@ class ParallelStore:
     @cached_property
     def document_ids(self) -> list[str]:
         """Ids of the documents [D]. They are read when they are first asked for: a training needs none."""
-        return _load_ids(self.directory / DOCUMENTS_FILE, self.num_documents)
+        ids: list[str] = parse_json(read_bytes(self.directory / DOCUMENTS_FILE))
+        return ids
 
     def reversed(self) -> Self:
         """Return the split with source and target exchanged."""
         other = copy(self)
-        other.sides = self.sides[::-1]
         other.source, other.target = self.target, self.source
         other.drafts = None
         return other
@@ -403,65 +400,6 @@ class _NpyWriter:
         """Write the header. numpy pads it, so its size does not depend on the length of the array."""
         header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.length,)}
         np.lib.format.write_array_header_1_0(self._file, header)
-
-
-def _matches(path: Path, checksum: str | None) -> bool:
-    """Return True if the file can be read and has this checksum."""
-    with suppress(DocmtError):
-        return checksum is not None and file_checksum(path) == checksum
-    return False
-
-
-def _load_ids(path: Path, documents: int) -> list[str]:
-    """Return the ids of this number of documents. Raises DocmtError for other contents."""
-    try:
-        ids = parse_json(read_bytes(path, regular=True))
-    except (DocmtError, ValueError) as error:
-        raise _damage_error(path, "it cannot be read, is truncated or not JSON") from error
-    if not isinstance(ids, list) or not all(isinstance(id, str) for id in ids):
-        raise _damage_error(path, "it is not a list of document ids")
-    if len(ids) != documents:
-        raise _damage_error(path, "it does not have an id for every document")
-    return ids
-
-
-def _load_column(directory: Path, name: str, sentences: int | None = None) -> SentenceTokens:
-    """Return the words of a side or of the drafts. Raises DocmtError for another number of `sentences`."""
-    tokens = _load_array(directory / f"{name}_tokens.npy", "ui")
-    path = directory / f"{name}_offsets.npy"
-    offsets = _load_offsets(path, len(tokens), min_step=0 if name == "draft" else 1)
-    if sentences not in (None, len(offsets) - 1):
-        raise _damage_error(path, "its number of sentences differs from the source")
-    return SentenceTokens(tokens, offsets)
-
-
-def _load_offsets(path: Path, end: int, min_step: int = 1) -> Offsets:
-    """Return offsets that rise from 0 to `end` by at least `min_step`. Raises DocmtError for others."""
-    offsets: Offsets = _load_array(path, "i")
-    if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != end or _smallest_step(offsets) < min_step:
-        raise _damage_error(path, "it does not match the other files of the split")
-    return offsets
-
-
-def _smallest_step(offsets: Offsets) -> int:
-    starts = range(0, len(offsets) - 1, _CHECKED_AT_ONCE)
-    return min(int(np.diff(offsets[start : start + _CHECKED_AT_ONCE + 1]).min()) for start in starts)
-
-
-def _load_array(path: Path, type_codes: str) -> NDArray[Any]:
-    """Return a memory-mapped one-dimensional array; type_codes: allowed numpy kinds of its numbers.
-
-    Raises DocmtError if the file is missing or damaged.
-    """
-    check_regular(path)
-    try:
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:
-        # numpy parses the header as Python: a flipped bit may raise TokenError, SyntaxError or others.
-        raise _damage_error(path, getattr(error, "strerror", None) or "it is truncated or not an array") from error
-    if not isinstance(loaded, np.ndarray) or loaded.ndim != 1 or loaded.dtype.kind not in type_codes:
-        raise _damage_error(path, "it is not a list of whole numbers")
-    return loaded
 
 
 def _damage_error(path: Path, reason: str) -> DocmtError:

@@ -29,6 +29,8 @@ from docmt.terms.memory import Memory
 
 DEFAULT_LANGUAGE = "en"
 """Language of the segmentation rules where the source language is unknown."""
+TOKEN_CHARACTERS = 4
+"""Characters of a token, about, where no tokenizer counts."""
 Preparable = Document | str | PreparedDocument
 
 

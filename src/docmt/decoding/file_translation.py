@@ -189,7 +189,8 @@ class FileTranslation:
             row = by_unit[sentence.unit]
             span = (0, 0) if translated is None else translated.target_spans[sentence.unit][len(row)]
             spans = (sentence.start, sentence.end), span
-            row.append(BilingualSentence(*spans, each.score, each.target is not None, each.review))
+            names = self.units.units[sentence.unit].list_placeholders(sentence.readable)
+            row.append(BilingualSentence(*spans, each.score, each.target is not None, each.review, names))
         targets = [Unit("")] * len(sources) if translated is None else translated.units
         rows = enumerate(zip(sources, targets, by_unit, strict=True), 1)
         return [BilingualUnit(str(number), source, target, tuple(row)) for number, (source, target, row) in rows]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from docmt.decoding.translation_results import TermStatus, TermUse
 from docmt.terms.glossary import Glossary, Term
-from docmt.terms.matching import Occurrence, TermMatcher
+from docmt.terms.matching import Match, Occurrence, TermMatcher
 
 TERM_COLUMNS = (
     *("document", "sentence", "term", "wanted", "found"),
@@ -58,20 +57,24 @@ def join_uses(before: Iterable[TermUse], uses: Iterable[TermUse]) -> list[TermUs
     return sorted([*kept, *new], key=lambda each: tuple(each.span))
 
 
+def judge_terms(
+    matcher: TermMatcher, occurrences: Sequence[Occurrence], target: str, matches: Sequence[Match | None] | None = None
+) -> list[TermUse]:
+    """Return what stands in a translation for each term. matches: of `TermMatcher.match`, if they are known."""
+    uses, matches = list[TermUse](), matcher.match(occurrences, target) if matches is None else matches
+    for (term, span, *_), match in zip(occurrences, matches, strict=True):
+        status: TermStatus = "lost" if match is None else "met" if match.is_listed else "other_form"
+        place = match and match.span
+        if forbidden := matcher.find_forbidden(term, target, matches):
+            status, place = "forbidden", forbidden
+        found = target[slice(*place)] if place else ""
+        uses.append(TermUse(span, term.source, term.targets, found, status, forbidden=term.forbidden))
+    return uses
+
+
 def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str]) -> list[TermUse]:
     """Return what became of the terms of a sentence in another translation, which no search has made."""
     asked = [use for use in uses if use.status != "protected"]
-    terms = [Term(use.term, use.wanted, (use.found,) if use.status == "forbidden" else ()) for use in asked]
-    occurrences = [Occurrence(term, use.span) for term, use in zip(terms, asked, strict=True)]
-    matcher = TermMatcher(Glossary(languages, ()))
-    matches = matcher.match(occurrences, target)
-    reviewed = [use for use in uses if use.status == "protected"]
-    for use, term, match in zip(asked, terms, matches, strict=True):
-        status: TermStatus = "lost"
-        found = ""
-        if match is not None:
-            status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
-        if span := matcher.find_forbidden(term, target, matches):
-            status, found = "forbidden", target[slice(*span)]
-        reviewed.append(replace(use, found=found, status=status, loss=0.0, dropped=""))
-    return sorted(reviewed, key=lambda use: use.span)
+    occurrences = [Occurrence(Term(use.term, use.wanted, use.forbidden), use.span) for use in asked]
+    reviewed = judge_terms(TermMatcher(Glossary(languages, ())), occurrences, target)
+    return sorted([*reviewed, *(use for use in uses if use.status == "protected")], key=lambda use: tuple(use.span))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from docmt.decoding.long_sentences import Align, Key, PieceTranslator, Rows, make_translation
 from docmt.decoding.openings import Opening
+from docmt.decoding.term_report import judge_terms
 from docmt.decoding.translation_results import (
     Hypothesis,
     PreparedDocument,
@@ -519,19 +520,14 @@ class TermSearch:
 
     def _describe(self, case: Case) -> list[TermUse]:
         """Return what became of each term of a sentence."""
-        uses = []
-        for number, (occurrence, match) in enumerate(zip(case.occurrences, case.matches, strict=True)):
-            status: TermStatus = "refused" if number in case.refused else "lost"
-            refused, found, target = case.refused.get(number), "", case.sentence.target
-            loss, dropped = (refused.loss, refused.dropped) if refused else (0.0, ())
-            if match is not None:
-                status, found = "met" if match.is_listed else "other_form", target[slice(*match.span)]
-            if match is not None and number in case.searched:
-                status, loss, dropped = "second_search", case.loss, case.dropped
-            if span := self._matcher.find_forbidden(occurrence.term, target, case.matches):
-                status, found = "forbidden", target[slice(*span)]
-            term, text = occurrence.term, ", ".join(dropped)
-            uses.append(TermUse(occurrence.span, term.source, term.targets, found, status, loss, dropped=text))
+        uses = judge_terms(self._matcher, case.occurrences, case.sentence.target, case.matches)
+        for number, (use, match) in enumerate(zip(uses, case.matches, strict=True)):
+            searched = case if number in case.searched else None
+            if (cost := searched if match else case.refused.get(number)) is None:
+                continue
+            status: TermStatus = "second_search" if match else "refused"
+            status = use.status if use.status == "forbidden" else status
+            uses[number] = replace(use, status=status, loss=cost.loss, dropped=", ".join(cost.dropped))
         for term, span, *_ in case.protected:
             found = source if (source := case.sentence.source[slice(*span)]) in case.sentence.target else ""
             uses.append(TermUse(span, term.source, term.targets, found, "protected"))

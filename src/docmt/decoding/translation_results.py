@@ -303,6 +303,8 @@ class TermUse:
     """consistent: the words that stood there"""
     dropped: str = ""
     """source words that the sentence does not translate any more with its terms, or would not with this one"""
+    forbidden: tuple[str, ...] = ()
+    """targets that the glossary forbids"""
 
 
 @dataclass(frozen=True)

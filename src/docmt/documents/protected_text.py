@@ -169,6 +169,8 @@ def find_protected(
             if kind["name"].endswith(("tag", "placeholder")) and not kind.get("sign"):
                 start -= text[start - 1 : start] in ("$", "€", "£") and (not found or found[-1].span[1] < start)
                 end += bool(_UNITS.match(text, end))
+            if found and start < found[-1].span[1]:  # the % of {0}%.2f is of the second one
+                found[-1] = found[-1]._replace(span=(found[-1].span[0], start))
             found.append(Protected((start, end), kind["name"], bool(kind.get("sign"))))
     return found
 

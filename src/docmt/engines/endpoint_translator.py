@@ -15,7 +15,13 @@ from typing import Any, Self, TypeAlias
 from docmt.core.errors import DocmtError
 from docmt.core.progress import progress
 from docmt.core.settings import check_choice
-from docmt.decoding.document_translator import DocumentTranslator, Preparable, check_targets, describe_texts
+from docmt.decoding.document_translator import (
+    TOKEN_CHARACTERS,
+    DocumentTranslator,
+    Preparable,
+    check_targets,
+    describe_texts,
+)
 from docmt.decoding.long_sentences import Links, align_selected, count_missing
 from docmt.decoding.search_config import between_steps
 from docmt.decoding.term_search import Scores
@@ -32,11 +38,10 @@ from docmt.decoding.translation_results import (
 )
 from docmt.documents import Document
 from docmt.documents.words import find_words
-from docmt.engines.http_client import EngineUnavailable, HttpClient
+from docmt.engines.http_client import EngineUnavailable, HttpClient, Server
 from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
-from docmt.engines.sentence_requests import TOKEN_CHARACTERS, UNMET, SentenceRequests, make_sentence
-from docmt.engines.server import Server
+from docmt.engines.sentence_requests import ASKED_AGAIN, SentenceRequests, make_sentence
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
 from docmt.terms.matching import TermMatcher, TermMode, make_matcher
@@ -48,8 +53,8 @@ _SECOND: dict[TermStatus, TermStatus] = {"met": "second_search", "other_form": "
 """States of terms that another search met."""
 _TURN_SECONDS = 2.0
 """Time after which `translate_next` asks nothing new, so that what is finished is seen before the rest."""
-_SHOWN_REQUESTS, _TOKEN_CHARACTERS = 2, 4
-"""Requests of a preview, and characters of a token, about."""
+_SHOWN_REQUESTS = 2
+"""Requests of a preview."""
 Answers: TypeAlias = "SimpleQueue[tuple[OpenText, int, Any]]"
 """Documents and numbers of sentences, with their translations and what these lack, or errors."""
 
@@ -131,7 +136,7 @@ class EndpointTranslator(DocumentTranslator):
                 request = json.dumps(body, ensure_ascii=False, indent=1)
                 if len(shown) < _SHOWN_REQUESTS:
                     shown.append(f"POST {self.profile.url.rstrip('/')}{path}\n{request}\n")
-                tokens = len(request) // _TOKEN_CHARACTERS, len(source) // _TOKEN_CHARACTERS
+                tokens = len(request) // TOKEN_CHARACTERS, len(source) // TOKEN_CHARACTERS
                 use += self._requests.server.price(Answer("", *tokens))
         return "\n".join([*shown, f"estimate, with sources in place of translations: {use}"])
 
@@ -217,7 +222,11 @@ class EndpointTranslator(DocumentTranslator):
                     threading.Thread(target=self._work, args=arguments, daemon=True).start()
                 if not running:
                     return
-                document, number, result = self._wait(answers)
+                between_steps()
+                try:
+                    document, number, result = answers.get(timeout=_LOOK_SECONDS)
+                except Empty:
+                    continue
                 running -= 1
                 if isinstance(result, EngineUnavailable):
                     self._requests.server.rest(result)
@@ -234,15 +243,6 @@ class EndpointTranslator(DocumentTranslator):
             cancelled.set()
             for document in documents:
                 document.drop_questions()
-
-    def _wait(self, answers: Answers) -> tuple[OpenText, int, Any]:
-        """Return the next answer."""
-        while True:
-            between_steps()
-            try:
-                return answers.get(timeout=_LOOK_SECONDS)
-            except Empty:
-                continue
 
     def _work(
         self, document: OpenText, number: int, question: Question, answers: Answers, cancelled: threading.Event
@@ -276,7 +276,7 @@ class EndpointTranslator(DocumentTranslator):
 
     def align(self, translations: Sequence[Any], sentences: Sequence[Collection[int]] | None = None) -> list[Any]:
         """Return translations with the links of their words, by a model of docmt, or else by the order of words."""
-        if aligner := self._requests.server.load_aligner():
+        if aligner := self._requests.server.aligner:
             return aligner.align(translations, sentences)
         return align_selected(_link_by_order, translations, sentences)
 
@@ -305,7 +305,7 @@ class EndpointTranslator(DocumentTranslator):
             uses = check(self._requests.find_terms(source), target, source, 0) if number in scores else ()
             if uses:
                 found[number] = replace(row, terms=tuple(uses))
-            if any(use.status in UNMET for use in uses):
+            if any(use.status in ASKED_AGAIN for use in uses):
                 del rows[number]
         unmet, prepared = found.keys() - rows.keys(), self.prepare(document)
         text = OpenText(

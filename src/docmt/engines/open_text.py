@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from docmt.core.errors import DocmtError
+from docmt.decoding.document_translator import TOKEN_CHARACTERS
 from docmt.decoding.translation_results import (
     PartialTranslation,
     PreparedDocument,
@@ -16,7 +17,7 @@ from docmt.decoding.translation_results import (
     Translation,
 )
 from docmt.documents import Document, unwrap_lines
-from docmt.engines.sentence_requests import TOKEN_CHARACTERS, SentenceRequests
+from docmt.engines.sentence_requests import SentenceRequests
 from docmt.engines.services import Question
 
 

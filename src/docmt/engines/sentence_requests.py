@@ -7,30 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.translation_results import (
-    EngineUse,
-    PreparedDocument,
-    TermStatus,
-    TermUse,
-    TranslatedSentence,
-    WordLink,
-)
+from docmt.decoding.term_report import judge_terms
+from docmt.decoding.translation_results import EngineUse, PreparedDocument, TermUse, TranslatedSentence, WordLink
 from docmt.documents import unwrap_lines
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters
 from docmt.engines.answers import clean_answer, find_fault, find_losses, is_copy
-from docmt.engines.http_client import FailedRequest, RefusedRequest
+from docmt.engines.http_client import FailedRequest, RefusedRequest, Server
 from docmt.engines.profile import EngineProfile
-from docmt.engines.server import Server
 from docmt.engines.services import Answer, Question, Turn, make_request
 from docmt.terms.matching import Occurrence, TermMatcher
 
-UNMET = ("lost", "forbidden")
+ASKED_AGAIN = ("lost", "forbidden")
 """States of terms for which a sentence is asked again."""
 _MOST_QUESTIONS = 3
 """Requests for a sentence whose answers are wrong."""
-TOKEN_CHARACTERS = 3
-"""Characters of a token, about."""
 
 
 class UntranslatedSentence(DocmtError):  # noqa: N818 - it is no fault of docmt
@@ -98,7 +89,7 @@ class SentenceRequests:
             if is_copy(text, question.text, self.languages):  # kept if the server stays with it, and reported
                 lacks = ["a translation", *lacks]
             uses = self.check_terms(occurrences, text, source, attempt)
-            unmet = [each for each in uses if each.status in UNMET]
+            unmet = [each for each in uses if each.status in ASKED_AGAIN]
             if best is None or (len(lacks), len(unmet)) < rank:
                 # What was cut off the answer is in its log-probability, too.
                 scores = answer.scores if text == answer.text.strip() else ()
@@ -154,16 +145,13 @@ class SentenceRequests:
         if not (occurrences and self.terms):
             return []
         protected = find_protected(source, self.languages[0], extra=self.patterns) if self.protects else []
-        uses = []
-        for occurrence, match in zip(occurrences, self.terms.match(occurrences, text), strict=True):
-            term, (start, end) = occurrence.term, occurrence.span
-            status: TermStatus = "lost" if term.targets else "forbidden"
+        uses = judge_terms(self.terms, occurrences, text)
+        for number, use in enumerate(uses):
+            start, end = use.span
             if any(each.span[0] < end and start < each.span[1] for each in protected):
-                status = "protected"
-            elif match is not None:
-                status = "second_search" if attempt else "met" if match.is_listed else "other_form"
-            place = text[slice(*match.span)] if match is not None and status != "protected" else ""
-            uses.append(TermUse(occurrence.span, term.source, tuple(term.targets), place, status))
+                uses[number] = replace(use, status="protected", found="")
+            elif attempt and use.status not in UNMET:
+                uses[number] = replace(use, status="second_search")
         return uses
 
 

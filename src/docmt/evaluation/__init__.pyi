@@ -34,9 +34,9 @@ from .significance import PositionScores as PositionScores
 from .significance import SignificanceConfig as SignificanceConfig
 from .significance import compare as compare
 from .significance import scores_by_position as scores_by_position
+from .source_scores import score_system as score_system
 from .suite_contexts import SuiteContextComparison as SuiteContextComparison
 from .suite_contexts import compare_suite_contexts as compare_suite_contexts
 from .suites import Suite as Suite
 from .suites import read_items as read_items
 from .suites import read_suite as read_suite
-from .system_scores import score_system as score_system

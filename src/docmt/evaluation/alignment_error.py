@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from docmt.core.errors import DocmtError
@@ -32,10 +32,9 @@ class AlignedPair:
 
     def match(self, links: Iterable[tuple[Span, Span]]) -> Links:
         """Return links between characters of the texts, whose tokens are joined by blanks, as links of tokens."""
-        source, target = (_token_spans(tokens) for tokens in (self.source, self.target))
-        return frozenset(
-            (i, j) for one, other in links for i in _find_overlaps(source, one) for j in _find_overlaps(target, other)
-        )
+        source, target = (_number_characters(tokens) for tokens in (self.source, self.target))
+        pairs = [(source[slice(*one)], target[slice(*other)]) for one, other in links]
+        return frozenset((i, j) for one, other in pairs for i in one for j in other)
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,6 @@ class AlignmentScore:
     """|A and S| / |S|"""
     links: int
     """|A|"""
-
-    def to_json(self) -> dict[str, float]:
-        """Return the fields."""
-        return asdict(self)
 
 
 def score_alignments(pairs: Sequence[AlignedPair], links: Sequence[Links]) -> AlignmentScore:
@@ -96,13 +91,6 @@ def _parse_lines(path: Path) -> Iterator[AlignedPair]:
         yield AlignedPair(source, target, frozenset(links["-"]), frozenset(links["-"] | links["p"]))
 
 
-def _token_spans(tokens: Sequence[str]) -> list[Span]:
-    spans, start = [], 0
-    for token in tokens:
-        spans.append((start, start + len(token)))
-        start += len(token) + 1
-    return spans
-
-
-def _find_overlaps(spans: Sequence[Span], span: Span) -> list[int]:
-    return [number for number, (start, end) in enumerate(spans) if start < span[1] and span[0] < end]
+def _number_characters(tokens: Sequence[str]) -> list[int]:
+    """Return the number of the token of each character; a blank belongs to the token before it."""
+    return [number for number, token in enumerate(tokens) for _ in f"{token} "]

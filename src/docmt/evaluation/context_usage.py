@@ -161,8 +161,8 @@ class ContextGain:
 
 def context_gain(
     gains: Iterable[Sequence[SentenceGain]],
-    config: UsageConfig | None = None,
-    significance: SignificanceConfig | None = None,
+    config: UsageConfig = UsageConfig(),
+    significance: SignificanceConfig = SignificanceConfig(),
 ) -> ContextGain:
     """Compute CXMI from the `sentence_gains` of documents.
 
@@ -171,9 +171,9 @@ def context_gain(
     documents = [sentences for sentences in gains if sentences]
     check_has_context(max(map(len, documents), default=0))
     rows = [[sum(s.gain for s in document), len(document), sum(s.tokens for s in document)] for document in documents]
-    overall = Gain.from_rows(np.array(rows, dtype=np.float64), significance or SignificanceConfig())
+    overall = Gain.from_rows(np.array(rows, dtype=np.float64), significance)
     ranked = sorted((sentence for sentences in documents for sentence in sentences), key=lambda s: -s.gain)
-    examples = ranked[: (config or UsageConfig()).examples]
+    examples = ranked[: config.examples]
     return ContextGain(overall, [sentence for sentence in examples if sentence.gain > 0])
 
 
@@ -258,15 +258,14 @@ class ContextComparison:
 def compare_contexts(
     translator: Translator,
     documents: Sequence[ParallelDocument],
-    config: UsageConfig | None = None,
-    significance: SignificanceConfig | None = None,
+    config: UsageConfig = UsageConfig(),
+    significance: SignificanceConfig = SignificanceConfig(),
 ) -> ContextComparison:
     """Measure the log-probability of references after true, empty, shuffled and no context.
 
     Scores 3 (before + 1) + 1 sentences for each window. significance: samples and seed of the intervals, and seed of
     the shuffling. Raises DocmtError for the reasons of `build_windows`.
     """
-    config, significance = config or UsageConfig(), significance or SignificanceConfig()
     windows = build_windows(documents, config.replaced_sentences, significance.seed)
     true = [(window.source, window.target) for window in windows]
     shuffled = [(window.other_source, window.other_target) for window in windows]

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, groupby, takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -117,20 +117,6 @@ class AnswerCounts:
         guessing = {"guessed": self.guessed or None, "chance": self.chance or None}
         return {**asdict(self), "accuracy": self.accuracy, **guessing, "interval": list(self.interval)}
 
-    @classmethod
-    def sum(cls, counts: Iterable[AnswerCounts]) -> AnswerCounts:
-        """Add up counts."""
-        columns = zip(*map(astuple, counts), strict=True)
-        return cls(*map(sum, columns))
-
-    @classmethod
-    def from_answers(cls, items: Sequence[SuiteItem], answers: str, numbers: Sequence[int]) -> AnswerCounts:
-        """Count the answers to the items with these numbers."""
-        selected = [answers[number] for number in numbers]
-        guessed = math.fsum(items[number].chance for number in numbers)
-        correct, *wrong = (selected.count(kind) for kind in (RIGHT, TIED, MISCOUNTED, UNANSWERED, NEITHER))
-        return cls(correct, len(selected), guessed, *wrong)
-
 
 @dataclass(frozen=True)
 class GeneratedForm:
@@ -154,12 +140,9 @@ class MarkedScore:
 
 @dataclass(frozen=True)
 class ContrastiveResult:
-    """Answer counts of a test suite by phenomenon and distance."""
+    """Answers to the items of a test suite, and their counts by phenomenon, distance and label."""
 
-    cells: Mapping[str, Mapping[int | None, AnswerCounts]]
-    """counts by phenomenon (in suite order) and distance (nearest first, unknown last)"""
-    labels: Mapping[str, AnswerCounts] = field(default_factory=dict)
-    """counts by label, such as the pronoun"""
+    items: Sequence[SuiteItem]
     answers: str = ""
     """one character per item: + right, - wrong, = tie, ? miscounted, ! unanswered"""
     generated: Sequence[GeneratedForm] = ()
@@ -167,14 +150,34 @@ class ContrastiveResult:
     marked: Sequence[MarkedScore | None] = field(default=(), compare=False)
     """scores of the marked tokens of the right candidates"""
 
+    def count(self, numbers: Iterable[int]) -> AnswerCounts:
+        """Count the answers to the items with these numbers."""
+        pairs = [(self.answers[number], self.items[number].chance) for number in numbers]
+        answers = [answer for answer, _ in pairs]
+        correct, *wrong = (answers.count(kind) for kind in (RIGHT, TIED, MISCOUNTED, UNANSWERED, NEITHER))
+        return AnswerCounts(correct, len(pairs), math.fsum(chance for _, chance in pairs), *wrong)
+
     @property
     def overall(self) -> AnswerCounts:
         """Counts of all items."""
-        return AnswerCounts.sum(self.phenomenon_counts(phenomenon) for phenomenon in self.cells)
+        return self.count(range(len(self.items)))
+
+    @property
+    def cells(self) -> dict[str, dict[int | None, AnswerCounts]]:
+        """Counts by phenomenon (in suite order) and distance (nearest first, unknown last)."""
+        groups = group_items(self.items)[0]
+        return {
+            name: {distance: self.count(numbers) for distance, numbers in row.items()} for name, row in groups.items()
+        }
+
+    @property
+    def labels(self) -> dict[str, AnswerCounts]:
+        """Counts by label, such as the pronoun."""
+        return {label: self.count(numbers) for label, numbers in group_items(self.items)[1].items()}
 
     def phenomenon_counts(self, phenomenon: str) -> AnswerCounts:
         """Return the counts of all items of a phenomenon."""
-        return AnswerCounts.sum(self.cells[phenomenon].values())
+        return self.count(number for number, item in enumerate(self.items) if item.phenomenon == phenomenon)
 
     def to_json(self) -> dict[str, Any]:
         """Return counts and shares as JSON values, with the translations of generative items as `items`."""
@@ -200,7 +203,7 @@ def distance_name(distance: int | None) -> str:
 def evaluate_items(
     translator: Translator,
     items: Sequence[SuiteItem],
-    config: SuiteConfig | None = None,
+    config: SuiteConfig = SuiteConfig(),
     on_item: OnItem | None = None,
     *,
     context: bool = True,
@@ -212,15 +215,15 @@ def evaluate_items(
     context: whether sentences see the other sentences of their documents. noise_seed: noise replaces the sentences
     around the tested one (`ContextNoise`), which alone counts.
     """
-    config = config or SuiteConfig()
     if noise_seed is not None:
         config = replace(config, sentences="deciding")
 
     def score_group(group: Sequence[SuiteItem]) -> list[list[Translation]]:
-        pairs: list[tuple[Document | str, Document | str]] = []
-        for item in group:
-            source = Document.from_sentences(item.source, id=item.id)
-            pairs += [(source, Document.from_sentences(candidate, id=item.id)) for candidate in item.candidates]
+        pairs = [
+            (Document.from_sentences(item.source, id=item.id), Document.from_sentences(candidate, id=item.id))
+            for item in group
+            for candidate in item.candidates
+        ]
         noise = None
         if noise_seed is not None:
             from docmt.model.noise import ContextNoise  # imported here: it needs torch
@@ -239,7 +242,7 @@ def evaluate_items(
         totals = [_total_score(candidate, item, config) for candidate in result]
         tie = TIE / max(length for _, length in totals)
         answers += grade_item(item, [total / length for total, length in totals], tie)
-    return replace(summarize_answers(items, answers), marked=marked)
+    return ContrastiveResult(items, answers, marked=marked)
 
 
 def evaluate_translations(
@@ -261,8 +264,7 @@ def evaluate_translations(
         text = None if isinstance(result, DocmtError) else result[0].sentences[item.sentence].target
         generated.append(GeneratedForm(item.id, item.expected or find_forms(item)[0], text))
     # Nobody guesses among candidates here.
-    summary = summarize_answers([replace(item, candidates=()) for item in items], answers)
-    return replace(summary, generated=tuple(generated))
+    return ContrastiveResult([replace(item, candidates=()) for item in items], answers, tuple(generated))
 
 
 def _results(
@@ -370,18 +372,7 @@ def grade_item(item: SuiteItem, scores: Sequence[float], tie: float = TIE) -> st
     return WRONG if any(not margin >= -tie for margin in margins) else TIED
 
 
-def summarize_answers(items: Sequence[SuiteItem], answers: str) -> ContrastiveResult:
-    """Count the answers by phenomenon, distance and label."""
-    by_phenomenon, by_label = _group_items(items)
-    cells = {
-        phenomenon: {distance: AnswerCounts.from_answers(items, answers, numbers) for distance, numbers in row.items()}
-        for phenomenon, row in by_phenomenon.items()
-    }
-    labels = {label: AnswerCounts.from_answers(items, answers, numbers) for label, numbers in by_label.items()}
-    return ContrastiveResult(cells, labels, answers)
-
-
-def _group_items(items: Sequence[SuiteItem]) -> tuple[dict[str, dict[int | None, list[int]]], dict[str, list[int]]]:
+def group_items(items: Sequence[SuiteItem]) -> tuple[dict[str, dict[int | None, list[int]]], dict[str, list[int]]]:
     """Return item numbers by phenomenon and distance (nearest first, unknown last), and by label."""
     cells: dict[str, dict[int | None, list[int]]] = {}
     labels: dict[str, list[int]] = {}
@@ -459,13 +450,13 @@ def build_suite_rows(suite: str, items: Sequence[SuiteItem], results: Sequence[C
         label: str | None = None,
     ) -> SuiteRow:
         answers = ["".join(result.answers[number] for number in numbers) for result in results]
-        counts = tuple(AnswerCounts.from_answers(items, result.answers, numbers) for result in results)
+        counts = tuple(result.count(numbers) for result in results)
         p_values = tuple(sign_test(answers[0], other) for other in answers)
         return SuiteRow(suite, by, phenomenon, distance, label, counts, p_values)
 
     # A single phenomenon, distance or label would only repeat the row above it.
     rows = [row("suite", range(len(items)), None)]
-    by_phenomenon, by_label = _group_items(items)
+    by_phenomenon, by_label = group_items(items)
     for phenomenon, by_distance in by_phenomenon.items():
         if len(by_phenomenon) > 1 or (phenomenon and len(by_distance) > 1):
             rows.append(row("phenomenon", sorted(chain.from_iterable(by_distance.values())), phenomenon))

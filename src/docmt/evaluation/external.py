@@ -24,15 +24,19 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import Excludes, Needs, OptionError, build, check_fields, option, quote, ranged
 from docmt.documents.segmentation import UNSPACED_SCRIPT
-from docmt.evaluation.metrics import format_count
+from docmt.evaluation.metric_config import METRIC_NAMES
+from docmt.evaluation.metrics import MetricScore, format_count
 from docmt.evaluation.output_alignment import Documents
+from docmt.evaluation.significance import ratio
 
 _LIMITS = {"comet": 512, "bleurt": 512}
 """Subwords that metrics read, by their names, where they do not tell."""
@@ -128,19 +132,17 @@ class ExternalScore:
             f"external.{'window' if self.segment == 'window' else 'context'}"
         )
 
+    def to_metric(self) -> MetricScore:
+        """Return the score as that of a metric whose segments can be resampled."""
+        documents = np.repeat(np.arange(len(self.scores)), list(map(len, self.scores)))
+        rows = np.array([(score, 1.0) for document in self.scores for score in document])
+        signature = f"{self.name}|{self.signature}"
+        return MetricScore(self.score, signature, METRIC_NAMES["external"], rows, documents, ratio, digits=4)
+
     def to_json(self) -> dict[str, Any]:
         """Return the score as JSON values, with document and sentence numbers from 1."""
-        return {
-            "name": self.name,
-            "score": self.score,
-            "signature": self.signature,
-            "segments": sum(map(len, self.scores)),
-            "segment": self.segment,
-            "length_ratio": self.length_ratio,
-            "scores": [list(document) for document in self.scores],
-            "limit": self.limit,
-            "too_long": [[document + 1, sentence + 1] for document, sentence in self.too_long],
-        }
+        values = {**asdict(self), "score": self.score, "segments": sum(map(len, self.scores))}
+        return values | {"too_long": [[document + 1, sentence + 1] for document, sentence in self.too_long]}
 
 
 def score_externally(

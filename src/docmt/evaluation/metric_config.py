@@ -49,10 +49,10 @@ TERM_METRICS = {
 }
 HUMAN_METRICS = {"points": "points", "errors": "errors"}
 METRIC_NAMES = {key: each.label for key, each in TEXT_METRICS.items()} | CONSISTENCY_METRICS | TERM_METRICS
-METRIC_NAMES |= HUMAN_METRICS
+METRIC_NAMES |= {**HUMAN_METRICS, "external": "external"}
 """Printed names by the names in `Evaluation` and JSON."""
 SEGMENTS: dict[str, str] = {key: each.segment for key, each in TEXT_METRICS.items()}
-SEGMENTS |= dict.fromkeys(TERM_METRICS, "sentence")
+SEGMENTS |= dict.fromkeys((*TERM_METRICS, "external"), "sentence")
 SEGMENTS |= dict.fromkeys(("consistency", *CONSISTENCY_METRICS, *HUMAN_METRICS), "document")
 """What a metric counts: sentences, paragraphs or documents."""
 CHOICES = {METRIC_NAMES[key].lower(): key for key in (*TEXT_METRICS, *CONSISTENCY_METRICS)}

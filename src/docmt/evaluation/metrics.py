@@ -68,6 +68,8 @@ class MetricScore:
     lower_is_better: bool = False
     reference: float | None = None
     """score of the reference itself, of metrics of terms"""
+    digits: int = 2
+    """decimal places in tables"""
 
     @property
     def segments(self) -> int:
@@ -87,61 +89,51 @@ class MetricScore:
         return {name: getattr(self, name) for name in names}
 
 
-@dataclass(frozen=True)
-class Segments:
-    """Input of a metric: G hypotheses, and G segments of each reference.
+def score_segments(
+    metric: TextMetric, config: MetricConfig, sides: Sequence[Documents], ranges: Ranges | None, unit: str | None
+) -> MetricScore:
+    """Score ranges of sentences, each joined to one string, or all sentences.
 
-    unit: kind of the segments, if the name of the metric leaves it open (d-BLEU of documents or instances).
+    sides: hypotheses and references. unit: kind of the segments, if the name of the metric leaves it open (d-BLEU of
+    documents or instances). Raises DocmtError for an unavailable tokenizer.
     """
+    rows = sides if ranges is None else [join_units(side, ranges) for side in sides]
+    hypotheses, *references = [list(chain.from_iterable(documents)) for documents in rows]
+    scorer, formula = build_scorer(metric.kind, config)
+    statistics = extract_statistics(metric.label, scorer, hypotheses, references)
+    sums, signature = statistics.sum(axis=0), scorer.get_signature()
+    # sacreBLEU does not know the text form and the unit, but scores that differ in them need different signatures.
+    text = config.text_signature() if metric.kind == "bleu" else None
+    for key, value in (("text", text), ("unit", unit)):
+        if value is not None:
+            signature.update(key, value)
+    return MetricScore(
+        score=float(compute_bleu(sums).score if metric.kind == "bleu" else formula(sums)),
+        signature=signature.format(),
+        name=metric.label,
+        statistics=statistics,
+        documents=np.repeat(np.arange(len(rows[0])), list(map(len, rows[0]))),
+        formula=formula,
+        lower_is_better=metric.kind == "ter",
+    )
 
-    hypotheses: list[str]
-    references: list[list[str]]
-    documents: NDArray[np.int64]
-    unit: str | None = None
 
-    @classmethod
-    def from_documents(cls, sides: Sequence[Documents], ranges: Ranges | None, unit: str | None) -> Segments:
-        """Return ranges of sentences of hypotheses and references, each joined to one string, or all sentences."""
-        rows = sides if ranges is None else [join_units(side, ranges) for side in sides]
-        lines = [list(chain.from_iterable(documents)) for documents in rows]
-        return cls(lines[0], lines[1:], np.repeat(np.arange(len(rows[0])), list(map(len, rows[0]))), unit)
-
-    def score(self, metric: TextMetric, config: MetricConfig) -> MetricScore:
-        """Score the segments. Raises DocmtError for an unavailable tokenizer."""
-        scorer, formula = build_scorer(metric.kind, config)
-        statistics = self._statistics(metric.label, scorer)
-        sums = statistics.sum(axis=0)
-        signature = scorer.get_signature()
-        # sacreBLEU does not know the text form and the unit, but scores that differ in them need different signatures.
-        text = config.text_signature() if metric.kind == "bleu" else None
-        for key, value in (("text", text), ("unit", self.unit)):
-            if value is not None:
-                signature.update(key, value)
-        return MetricScore(
-            score=float(compute_bleu(sums).score if metric.kind == "bleu" else formula(sums)),
-            signature=signature.format(),
-            name=metric.label,
-            statistics=statistics,
-            documents=self.documents,
-            formula=formula,
-            lower_is_better=metric.kind == "ter",
-        )
-
-    def _statistics(self, name: str, metric: BLEU | CHRF | TER) -> Statistics:
-        """Return [G, K]. TER shows a progress bar, since thousands of sentences take a minute."""
-        # sacreBLEU has no public function for these statistics (its significance module calls this one).
-        # A test compares their scores with its public corpus scores.
-        extract, count = metric._extract_corpus_statistics, len(self.hypotheses)
-        if not isinstance(metric, TER):
-            return np.array(extract(self.hypotheses, self.references))
-        batches = []
-        with progress(f"{name} (sentences)", count) as bar:
-            for first in range(0, count, _TER_BATCH):
-                batch = slice(first, first + _TER_BATCH)
-                references = [reference[batch] for reference in self.references]
-                batches.append(np.array(extract(self.hypotheses[batch], references)))
-                bar.advance(len(batches[-1]))
-        return np.concatenate(batches)
+def extract_statistics(
+    name: str, metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> Statistics:
+    """Return [G, K]. TER shows a progress bar, since thousands of sentences take a minute."""
+    # sacreBLEU has no public function for these statistics (its significance module calls this one).
+    # A test compares their scores with its public corpus scores.
+    extract = metric._extract_corpus_statistics
+    if not isinstance(metric, TER):
+        return np.array(extract(hypotheses, references))
+    batches = []
+    with progress(f"{name} (sentences)", len(hypotheses)) as bar:
+        for first in range(0, len(hypotheses), _TER_BATCH):
+            batch = slice(first, first + _TER_BATCH)
+            batches.append(np.array(extract(hypotheses[batch], [reference[batch] for reference in references])))
+            bar.advance(len(batches[-1]))
+    return np.concatenate(batches)
 
 
 def build_scorer(kind: Kind, config: MetricConfig) -> tuple[BLEU | CHRF | TER, Callable[[Statistics], Scores]]:
@@ -296,7 +288,7 @@ class Evaluation:
 def evaluate_documents(
     hypotheses: Documents,
     references: Documents,
-    config: MetricConfig | None = None,
+    config: MetricConfig = MetricConfig(),
     instances: Ranges | None = None,
     *,
     more_references: Sequence[Documents] = (),
@@ -317,7 +309,6 @@ def evaluate_documents(
     Raises DocmtError if the corpus is empty, document counts differ, or the unit is the instance and the instances
     are missing or do not cover the documents.
     """
-    config = config or MetricConfig()
     check_document_counts(len(hypotheses), len(references))
     _check_references(references, more_references)
     undefined = _describe_unequal_counts(hypotheses, references)
@@ -343,7 +334,7 @@ def evaluate_documents(
             rows = [[list(map(convert, document)) for document in side] for side in rows]
         unit = "instance" if metric.segment == "document" and config.unit == "instance" else metric.segment
         is_named = is_aligned or metric.segment != "sentence"
-        return Segments.from_documents(rows, ranges, unit if is_named else None).score(metric, config)
+        return score_segments(metric, config, rows, ranges, unit if is_named else None)
 
     wanted = {key: TEXT_METRICS.get(key) for key in config.keys}
     metrics = {key: score(metric) if metric and metric.segment in sides else None for key, metric in wanted.items()}
@@ -369,13 +360,13 @@ def document_bleu(hypotheses: Documents, references: Documents) -> MetricScore:
     """Return d-BLEU over documents with default settings, in a seventh of the time of `evaluate_documents`."""
     check_document_counts(len(hypotheses), len(references))
     sides = hypotheses, references
-    return Segments.from_documents(sides, whole(sides), "document").score(TEXT_METRICS["d_bleu"], MetricConfig())
+    return score_segments(TEXT_METRICS["d_bleu"], MetricConfig(), sides, whole(sides), "document")
 
 
 def evaluate_files(
     hypothesis_path: Path | str,
     reference_path: Path | str,
-    config: MetricConfig | None = None,
+    config: MetricConfig = MetricConfig(),
     instances: Ranges | None = None,
     *,
     more_references: Sequence[Path | str] = (),

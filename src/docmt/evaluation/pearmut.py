@@ -23,7 +23,7 @@ from docmt.core.files import json_checksum, parse_json, read_bytes
 from docmt.evaluation.metric_config import HUMAN_METRICS, MetricConfig
 from docmt.evaluation.metrics import Evaluation, MetricScore, Statistics, format_count
 from docmt.evaluation.output_alignment import Documents
-from docmt.evaluation.significance import Comparison, SignificanceConfig, compare_metric, ratio
+from docmt.evaluation.significance import Comparison, SignificanceConfig, compare_metrics, ratio
 
 HumanProtocol = Literal["cESA", "ESA"]
 _SEVERITIES = {"minor": 1, "major": 5}
@@ -114,14 +114,14 @@ Answers = dict[tuple[int, int], dict[str, dict[str, tuple[float, float]]]]
 """Points and errors by document and segment, then system, then annotator."""
 
 
-def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None) -> Comparison:
+def score_answers(paths: Sequence[str], config: SignificanceConfig = SignificanceConfig()) -> Comparison:
     """Return the scores of a campaign. paths: its key, in any place, and files of answers, the oldest first.
 
     Answers are what Pearmut's dashboard gives to download. The last answer of an annotator counts, and the mean over
     annotators. Items that are not of the campaign (tutorials) are left out.
     Raises DocmtError for other files, without a key or answers, and for answers of another campaign.
     """
-    config, files = config or SignificanceConfig(), list(map(_read_file, paths))
+    files = list(map(_read_file, paths))
     key, entries = next((key for key, _ in files if key), None), [entry for _, entries in files for entry in entries]
     if key is None:
         raise DocmtError("there is no key of the campaign: name the file .key.json that was written beside it, too")
@@ -152,8 +152,7 @@ def score_answers(paths: Sequence[str], config: SignificanceConfig | None = None
         name: HumanEvaluation(settings, len(documents), len(complete), _build_scores(statistics), 1.0, 1.0)
         for name, statistics in zip(names, sums, strict=True)
     }
-    evaluations = list(systems.values())
-    return Comparison(config, systems, {key: compare_metric(key, evaluations, config) for key in HUMAN_METRICS})
+    return compare_metrics(systems, config)
 
 
 def _build_scores(statistics: Statistics) -> dict[str, MetricScore | None]:

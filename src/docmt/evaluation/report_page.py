@@ -18,7 +18,7 @@ from docmt.documents.segmentation import UNSPACED_SCRIPT
 from docmt.evaluation.metric_config import METRIC_NAMES, MetricConfig
 from docmt.evaluation.metrics import Evaluation, evaluate_documents
 from docmt.evaluation.output_alignment import Documents
-from docmt.evaluation.significance import Comparison, SignificanceConfig, compare, scores_by_position
+from docmt.evaluation.significance import Comparison, scores_by_position
 
 MOST_DOCUMENTS = 20
 MOST_SENTENCES = 40
@@ -30,25 +30,22 @@ _DIFFERENCES = '<p class="less">Row minus column. Bold: p &lt; 0.05, without cor
 
 def render_report(
     title: str,
-    systems: Mapping[str, Evaluation],
-    config: SignificanceConfig,
+    comparison: Comparison,
     sources: Sequence[tuple[str, Sequence[str]]],
     references: Documents,
     translations: Mapping[str, Documents],
 ) -> str:
-    """Return the report on two or more systems as an HTML page, the baseline first.
+    """Return the report on the systems of a comparison as an HTML page.
 
     sources: [D] ids and sentences; references and translations, by system: [D] sentences.
     """
-    names = list(systems)
-    rest = range(max(1, len(names) - 1))
-    comparisons = [compare({name: systems[name] for name in names[first:]}, config) for first in rest]
+    systems, names = comparison.systems, list(comparison.systems)
     metric = next((key for key in systems[names[0]].metrics if key in ("d_chrf", "d_chrf_pp")), "d_chrf")
     label, scores = METRIC_NAMES[metric], _score_documents(systems, translations, references, metric)
     spread = scores.max(axis=0) - scores.min(axis=0)
     ranked = [int(number) for number in np.argsort(-spread, kind="stable") if spread[number] > 0][:MOST_DOCUMENTS]
-    figures = [_draw_documents(names, label, scores, [id for id, _ in sources]), *_draw_positions(systems, config)]
-    sections = [_table(comparisons[0]), "<h2>Significance</h2>", _DIFFERENCES, *_beside(_matrices(comparisons))]
+    figures = [_draw_documents(names, label, scores, [id for id, _ in sources]), *_draw_positions(comparison)]
+    sections = [_table(comparison), "<h2>Significance</h2>", _DIFFERENCES, *_beside(_matrices(comparison))]
     legend = "&emsp;".join(_key(number) + escape_text(name) for number, name in enumerate(names))
     sections += [f"<h2>By document and by position</h2><p>{legend}</p>", *_beside(figures)]
     sections.append(f"<h2>The {len(ranked)} documents that differ most in {label}</h2>")
@@ -87,19 +84,19 @@ def _table(comparison: Comparison) -> str:
     return f'{_rows(rows)}<p class="less">{notes}</p>'
 
 
-def _matrices(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yield the p-values of all pairs of systems in each metric. comparisons: of each system with those after it."""
-    names = list(comparisons[0].systems)
-    for key in comparisons[0].outcomes:
-        rows = [[METRIC_NAMES[key], *map(escape_text, names[:-1])]]
-        for second, name in enumerate(names[1:], 1):
+def _matrices(comparison: Comparison) -> Iterator[str]:
+    """Yield the p-values of all pairs of systems in each metric."""
+    names = list(map(escape_text, comparison.systems))
+    for key, outcomes in comparison.outcomes.items():
+        rows = [[METRIC_NAMES[key], *names[:-1]]]
+        digits = next((score.digits for each in comparison.systems.values() if (score := each.metrics[key])), 2)
+        for second, outcome in enumerate(outcomes[1:], 1):
             cells = []
-            for first, comparison in enumerate(comparisons[:second]):
-                outcome = comparison.outcomes[key][second - first]
-                difference = outcome and outcome.difference
-                text = f"{difference.value:+.2f}, p {difference.p_value:.4f}" if difference else "-"
+            for first in range(second):
+                difference = outcome and outcome.differences.get(first)
+                text = f"{difference.value:+.{digits}f}, p {difference.p_value:.4f}" if difference else "-"
                 cells.append(f"<b>{text}</b>" if difference and difference.is_significant else text)
-            rows.append([escape_text(name), *cells])
+            rows.append([names[second], *cells])
         yield _rows(rows)
 
 
@@ -118,31 +115,31 @@ def _score_documents(
 def _draw_documents(names: Sequence[str], metric: str, scores: NDArray[np.float64], ids: Sequence[str]) -> str:
     """Return a picture with a point for each document: score of the baseline across, of another system up."""
     low, high = float(scores.min()), float(scores.max())
-    points = []
-    for number in range(1, len(names)):
-        for document, id in enumerate(ids):
-            across, up = scores[0, document], scores[number, document]
-            label = f"{id}: {names[0]} {across:.1f}, {names[number]} {up:.1f}"
-            points.append((number, float(across), float(up), None, label))
+    points = [
+        (number, float(across), float(up), None, f"{id}: {names[0]} {across:.1f}, {names[number]} {up:.1f}")
+        for number in range(1, len(names))
+        for id, across, up in zip(ids, scores[0], scores[number], strict=True)
+    ]
     title = f"{metric} of each document: {names[0]} across, the others up; better above the line"
     return _draw(title, points, {value: f"{value:g}" for value in _ticks(low, high)}, (low, high), True)
 
 
-def _draw_positions(systems: Mapping[str, Evaluation], config: SignificanceConfig) -> Iterator[str]:
+def _draw_positions(comparison: Comparison) -> Iterator[str]:
     """Yield pictures of scores by the position of sentences, of the systems that have scores of sentences."""
-    names, defined = list(systems), {name: each for name, each in systems.items() if each.sentence_metrics()}
-    if not defined:
+    names = list(comparison.systems)
+    if not any(each.sentence_metrics() for each in comparison.systems.values()):
         return
-    buckets = scores_by_position(defined, config).buckets
+    buckets = scores_by_position(comparison.systems, comparison.config).buckets
+    defined = next(iter(buckets.values())).systems
     others = ", ".join(name for name in names if name not in defined)
     remark = f", without {others}: other sentences than the source" if others else ""
-    for metric in next(iter(next(iter(buckets.values())).systems.values())):
+    for metric in next(iter(defined.values())):
         points = []
         for place, (bucket, scores) in enumerate(buckets.items()):
             for name, each in scores.systems.items():
                 number, value = names.index(name), each[metric]
                 ends = None if value.low is None or value.high is None else (value.low, value.high)
-                x = place + 0.12 * (number - (len(systems) - 1) / 2)
+                x = place + 0.12 * (number - (len(names) - 1) / 2)
                 points.append((number, x, value.value, ends, f"{name}, sentence {bucket}: {value.format(2)}"))
         heights = [end for _, _, value, ends, _ in points for end in (value, *(ends or ()))]
         title = f"{METRIC_NAMES[metric]} by position of sentences in documents{remark}"

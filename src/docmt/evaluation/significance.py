@@ -10,8 +10,8 @@ systems, or a handful of segments, seem to differ significantly.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import pairwise
+from dataclasses import asdict, dataclass, field
+from itertools import combinations, pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -106,34 +106,47 @@ class Difference:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Confidence interval of one system in one metric, and its difference from the baseline (None for the baseline)."""
+    """Confidence interval of one system in one metric, and its differences from the systems before it."""
 
     interval: Interval
-    difference: Difference | None = None
+    differences: Mapping[int, Difference] = field(default_factory=dict)
+    """by the number of the other system, from 0; those without a score are left out"""
+
+    @property
+    def difference(self) -> Difference | None:
+        """Difference from the baseline; None for the baseline, and if it has no score."""
+        return self.differences.get(0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the interval and the difference from the baseline as JSON values."""
+        return {"interval": asdict(self.interval), "difference": self.difference and asdict(self.difference)}
 
 
 def compare_statistics(
     statistics: Statistics, formula: Formula, config: SignificanceConfig, lower_is_better: bool = False
 ) -> list[Outcome]:
-    """Compare the first system with each other one in a metric. statistics: [S, G, K] with G at least 2."""
+    """Compare each system with those before it in a metric. statistics: [S, G, K] with G at least 2."""
     statistics = statistics.astype(np.float64)  # integers stay exact, and float products are fast
     samples = bootstrap(statistics, formula, config.samples, config.seed)
     scores = formula(statistics.sum(axis=1)).tolist()
-    outcomes = [Outcome(Interval.from_samples(samples[0]))]
-    for system in range(1, len(statistics)):
-        pair = statistics[[0, system]]
-        drawn, value = samples[system] - samples[0], scores[system] - scores[0]
-        signs: tuple[int, ...] = ()
-        if config.test == "sign":
-            signs = count_exchange_signs(pair, formula, lower_is_better)
-            p_value = sign_p_value(*signs)
-        elif config.test == "bootstrap":
-            distances = np.abs(drawn)
-            p_value = sampled_p_value(distances - distances.mean(), abs(value))
-        else:
-            p_value = sampled_p_value(randomization(pair, formula, config.samples, config.seed), abs(value))
-        difference = Difference(value, Interval.from_samples(drawn), p_value, *signs)
-        outcomes.append(Outcome(Interval.from_samples(samples[system]), difference))
+    is_exchanged = config.test == "randomization"
+    exchanged = randomization(statistics, formula, config.samples, config.seed) if is_exchanged else None
+    outcomes = []
+    for system, drawn in enumerate(samples):
+        differences = {}
+        for other in range(system):
+            between, value = drawn - samples[other], scores[system] - scores[other]
+            signs: tuple[int, ...] = ()
+            if config.test == "sign":
+                signs = count_exchange_signs(statistics[[other, system]], formula, lower_is_better)
+                p_value = sign_p_value(*signs)
+            elif exchanged is not None:
+                p_value = sampled_p_value(exchanged[other, system], abs(value))
+            else:
+                distances = np.abs(between)
+                p_value = sampled_p_value(distances - distances.mean(), abs(value))
+            differences[other] = Difference(value, Interval.from_samples(between), p_value, *signs)
+        outcomes.append(Outcome(Interval.from_samples(drawn), differences))
     return outcomes
 
 
@@ -153,20 +166,21 @@ def bootstrap(statistics: Statistics, formula: Formula, samples: int, seed: int)
     return np.concatenate(scores, axis=-1)
 
 
-def randomization(pair: Statistics, formula: Formula, samples: int, seed: int) -> Scores:
-    """Return [B], absolute differences of two systems whose segments are exchanged at random.
+def randomization(statistics: Statistics, formula: Formula, samples: int, seed: int) -> Scores:
+    """Return [S, S, B], absolute differences of each system and a later one whose segments are exchanged at random.
 
-    pair: [2, G, K].
+    statistics: [S, G, K]. All pairs exchange the same segments. Below the diagonal are zeros.
     """
     generator = np.random.default_rng(seed)
-    segments = pair.shape[1]
-    baseline, system = pair.sum(axis=1)
-    differences = []
+    systems, segments, _ = statistics.shape
+    sums, differences = statistics.sum(axis=1), []
     for rows in _chunk_sizes(samples, segments):
-        exchanged = generator.integers(2, size=(rows, segments), dtype=bool).astype(np.float64)
-        first = system + exchanged @ (pair[0] - pair[1])
-        differences.append(np.abs(formula(first) - formula(baseline + system - first)))
-    return np.concatenate(differences)
+        exchanged = generator.integers(2, size=(rows, segments), dtype=bool).astype(np.float64) @ statistics
+        differences.append(np.zeros((systems, systems, rows)))
+        for one, other in combinations(range(systems), 2):
+            mixed = sums[other] + exchanged[one] - exchanged[other]
+            differences[-1][one, other] = np.abs(formula(mixed) - formula(sums[one] + sums[other] - mixed))
+    return np.concatenate(differences, axis=-1)
 
 
 def sampled_p_value(samples: Scores, observed: float) -> float:
@@ -218,16 +232,17 @@ class Estimate:
 
 
 def estimate(rows: Statistics, formula: Formula, config: SignificanceConfig) -> Estimate:
-    """Return the score of summed rows [D, K], one per document, with its bootstrap interval over documents.
+    """Return the score of summed statistics [G, K], with its interval over the segments."""
+    return estimate_each(rows[None], formula, config)[0]
 
-    config: samples and seed.
-    """
-    statistics = rows.astype(np.float64)
-    value = float(formula(statistics.sum(axis=0)))
-    if len(rows) < 2:
-        return Estimate(value)
-    interval = Interval.from_samples(bootstrap(statistics[None], formula, config.samples, config.seed)[0])
-    return Estimate(value, interval.low, interval.high)
+
+def estimate_each(statistics: Statistics, formula: Formula, config: SignificanceConfig) -> list[Estimate]:
+    """Return the scores of S systems, drawn together. statistics: [S, G, K]."""
+    values = formula(statistics.sum(axis=1)).tolist()
+    if statistics.shape[1] < 2:
+        return list(map(Estimate, values))
+    intervals = map(Interval.from_samples, bootstrap(statistics, formula, config.samples, config.seed))
+    return [Estimate(value, each.low, each.high) for value, each in zip(values, intervals, strict=True)]
 
 
 def ratio(sums: Statistics) -> Scores:
@@ -255,11 +270,13 @@ class Comparison:
     """Scores of several systems, the baseline first, with the results of resampling.
 
     outcomes: by metric and system. None where the metric is undefined for the system, or there is a single segment.
+    counts: resampled segments by metric.
     """
 
     config: SignificanceConfig
     systems: Mapping[str, Evaluation]
     outcomes: Mapping[str, Sequence[Outcome | None]]
+    counts: Mapping[str, int]
 
     def rows(self) -> list[list[str]]:
         """Return the table as text: a header, then one row per system with one column per metric."""
@@ -297,7 +314,7 @@ class Comparison:
         """Yield notes on metrics with too few segments for any significant difference."""
         for kind in ("document", "sentence"):
             keys = [key for key in self.outcomes if _segment_kind(key, self.config) == kind]
-            if keys := [key for key in keys if self._count_segments(key) < MIN_DOCUMENTS]:
+            if keys := [key for key in keys if self.counts[key] < MIN_DOCUMENTS]:
                 metrics = (
                     f" of {' and '.join(METRIC_NAMES[key] for key in keys)}" if len(keys) < len(self.outcomes) else ""
                 )
@@ -305,12 +322,7 @@ class Comparison:
 
     def segments(self, metric: str) -> str:
         """Return the number and kind of the segments that are resampled for a metric, such as `200 documents`."""
-        return format_count(self._count_segments(metric), _segment_kind(metric, self.config))
-
-    def _count_segments(self, metric: str) -> int:
-        evaluations = list(self.systems.values())
-        rows = _segment_rows(metric, evaluations, self.config).values()
-        return next(map(len, rows), evaluations[0].documents)
+        return format_count(self.counts[metric], _segment_kind(metric, self.config))
 
     def signatures(self) -> dict[str, str]:
         """Return the signature of each metric, with those of systems that have another one, as after an alignment."""
@@ -349,13 +361,13 @@ class Comparison:
         systems = []
         for number, (name, evaluation) in enumerate(self.systems.items()):
             of_system = {key: outcomes[number] for key, outcomes in self.outcomes.items()}
-            outcomes = {key: outcome and asdict(outcome) for key, outcome in of_system.items()}
+            outcomes = {key: outcome and outcome.to_json() for key, outcome in of_system.items()}
             systems.append({"name": name, **evaluation.to_json(), "outcomes": outcomes})
         resampled = {key: self.segments(key) for key in self.outcomes}
         return {"significance": asdict(self.config), "resampled": resampled, "systems": systems}
 
 
-def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None = None) -> Comparison:
+def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig = SignificanceConfig()) -> Comparison:
     """Compare the first system with the others in every metric.
 
     systems: by name, evaluated with equal settings on the same references. Metrics of documents and paragraphs always
@@ -363,7 +375,6 @@ def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None
     Raises DocmtError for fewer than two systems, evaluations that differ in settings or references, and a single
     document.
     """
-    config = config or SignificanceConfig()
     if len(systems) < 2:
         raise DocmtError(f"cannot compare {format_count(len(systems), 'system')}. Give two or more")
     baseline, first = next(iter(systems.items()))
@@ -375,12 +386,7 @@ def compare(systems: Mapping[str, Evaluation], config: SignificanceConfig | None
         if other.alignment is not None and config.resample == "sentences":
             raise DocmtError(f"{name} has other sentences than its source, so resample documents")
     check_can_resample(first.documents, config)
-    outcomes, evaluations = {}, list(systems.values())
-    with progress("comparing (metrics)", len(first.metrics)) as bar:
-        for key in first.metrics:
-            outcomes[key] = compare_metric(key, evaluations, config)
-            bar.advance()
-    return Comparison(config, dict(systems), outcomes)
+    return compare_metrics(systems, config)
 
 
 def check_can_resample(documents: int, config: SignificanceConfig) -> None:
@@ -392,17 +398,22 @@ def check_can_resample(documents: int, config: SignificanceConfig) -> None:
         )
 
 
-def compare_metric(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> list[Outcome | None]:
-    """Return the outcome of each system in a metric. Without the baseline's score it has intervals only."""
-    rows = _segment_rows(key, evaluations, config)
-    outcomes: list[Outcome | None] = [None] * len(evaluations)
-    score = next((evaluation.metrics[key] for evaluation in evaluations if evaluation.metrics[key]), None)
-    if score is None or len(next(iter(rows.values()))) < 2:
-        return outcomes
-    compared = compare_statistics(np.stack(list(rows.values())), score.formula, config, score.lower_is_better)
-    for number, outcome in zip(rows, compared, strict=True):
-        outcomes[number] = outcome if 0 in rows else Outcome(outcome.interval)
-    return outcomes
+def compare_metrics(systems: Mapping[str, Evaluation], config: SignificanceConfig) -> Comparison:
+    """Compare systems that fit each other; see `compare`. Without the baseline's score there are intervals only."""
+    outcomes, counts, evaluations = dict[str, list[Outcome | None]](), dict[str, int](), list(systems.values())
+    with progress("comparing (metrics)", len(evaluations[0].metrics)) as bar:
+        for key in evaluations[0].metrics:
+            rows, outcomes[key] = _segment_rows(key, evaluations, config), [None] * len(evaluations)
+            counts[key] = next(map(len, rows.values()), evaluations[0].documents)
+            score = next((evaluation.metrics[key] for evaluation in evaluations if evaluation.metrics[key]), None)
+            if score is not None and counts[key] > 1:
+                compared = compare_statistics(np.stack([*rows.values()]), score.formula, config, score.lower_is_better)
+                numbers = list(rows)
+                for number, outcome in zip(numbers, compared, strict=True):
+                    differences = {numbers[other]: each for other, each in outcome.differences.items()}
+                    outcomes[key][number] = Outcome(outcome.interval, differences)
+            bar.advance()
+    return Comparison(config, dict(systems), outcomes, counts)
 
 
 def _segment_rows(key: str, evaluations: Sequence[Evaluation], config: SignificanceConfig) -> dict[int, Statistics]:
@@ -429,9 +440,9 @@ def _format_cell(score: MetricScore | None, outcome: Outcome | None) -> str:
     """Format a score such as `22.87 ± 0.61  p 0.0123*`."""
     if score is None:
         return "-"
-    text = f"{score.score:.2f}"
+    text = f"{score.score:.{score.digits}f}"
     if outcome is not None:
-        text += f" ± {outcome.interval.half_width:.2f}"
+        text += f" ± {outcome.interval.half_width:.{score.digits}f}"
     if outcome is not None and outcome.difference is not None:
         p = outcome.difference.p_value
         p_text = f"p {p:.4f}" if p >= MIN_PRINTED_P_VALUE else f"p <{MIN_PRINTED_P_VALUE:.4f}"
@@ -464,6 +475,8 @@ class PositionScores:
 
     buckets: Mapping[str, BucketScores]
     """scores by bucket name, in order of position"""
+    missing: Sequence[str]
+    """why systems are left out, one sentence each"""
 
     def format(self) -> str:
         """Return a table with a row per bucket and metric and a column per system."""
@@ -483,29 +496,29 @@ class PositionScores:
         return {name: asdict(bucket) for name, bucket in self.buckets.items()}
 
 
-def scores_by_position(systems: Mapping[str, Evaluation], config: SignificanceConfig | None = None) -> PositionScores:
+def scores_by_position(
+    systems: Mapping[str, Evaluation], config: SignificanceConfig = SignificanceConfig()
+) -> PositionScores:
     """Return sentence scores of each system by position: first sentences of documents, second ones, and so on.
 
-    systems: by name, all with the same references. config: samples and seed of the intervals.
-    Raises DocmtError for a system without sentence scores.
+    systems: by name, all with the same references. config: samples and seed of the intervals. Systems without sentence
+    scores are left out. Raises DocmtError if none has any.
     """
-    config = config or SignificanceConfig()
-    buckets: dict[str, BucketScores] = {}
-    for system, evaluation in systems.items():
-        metrics = evaluation.sentence_metrics()
-        if not metrics:
-            raise DocmtError(f"{system} {evaluation.describe_missing_sentences()}")
-        documents = next(iter(metrics.values())).documents
-        numbers = bucket_numbers(np.arange(len(documents)) - np.searchsorted(documents, documents) + 1)
-        for number in np.unique(numbers).tolist():
-            selected = numbers == number
-            empty = BucketScores(int(selected.sum()), len(np.unique(documents[selected])), {})
-            scores = {key: _estimate(metric, selected, config) for key, metric in metrics.items()}
-            buckets.setdefault(BUCKET_NAMES[number], empty).systems[system] = scores
-    return PositionScores(buckets)
-
-
-def _estimate(metric: MetricScore, selected: NDArray[np.bool_], config: SignificanceConfig) -> Estimate:
-    """Return the score of the selected sentences with its interval over the documents that contain them."""
-    rows = metric.by_document(int(metric.documents[-1]) + 1, selected)
-    return estimate(rows[np.unique(metric.documents[selected])], metric.formula, config)
+    buckets = dict[str, BucketScores]()
+    metrics = {name: scores for name, evaluation in systems.items() if (scores := evaluation.sentence_metrics())}
+    missing = [f"{name} {systems[name].describe_missing_sentences()}" for name in systems if name not in metrics]
+    if not metrics:
+        raise DocmtError(missing[0])
+    first = next(iter(metrics.values()))
+    documents = next(iter(first.values())).documents
+    numbers = bucket_numbers(np.arange(len(documents)) - np.searchsorted(documents, documents) + 1)
+    for number in np.unique(numbers).tolist():
+        selected = numbers == number
+        inside = np.unique(documents[selected])
+        bucket = BucketScores(int(selected.sum()), len(inside), {name: {} for name in metrics})
+        for key, metric in first.items():
+            rows = [each[key].by_document(int(documents[-1]) + 1, selected)[inside] for each in metrics.values()]
+            for name, score in zip(metrics, estimate_each(np.stack(rows), metric.formula, config), strict=True):
+                bucket.systems[name][key] = score
+        buckets[BUCKET_NAMES[number]] = bucket
+    return PositionScores(buckets, missing)

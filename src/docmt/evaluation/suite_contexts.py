@@ -33,7 +33,7 @@ from docmt.evaluation.contrastive import (
 from docmt.evaluation.significance import (
     Estimate,
     SignificanceConfig,
-    estimate,
+    estimate_each,
     few_documents_notes,
     randomization,
     ratio,
@@ -71,8 +71,7 @@ class SuiteContextComparison:
         """Return table rows with the conditions as columns. name: name of the test set."""
         rows = build_suite_rows(name, self.items, list(self.results.values()))
         if self.translated:
-            items = [replace(item, candidates=()) for item in self.items]
-            rows += build_suite_rows(f"{name}, translated", items, list(self.translated.values()))
+            rows += build_suite_rows(f"{name}, translated", self.items, list(self.translated.values()))
         return rows
 
     def to_json(self) -> dict[str, Any]:
@@ -86,8 +85,8 @@ class SuiteContextComparison:
 def compare_suite_contexts(
     translator: Translator,
     items: Sequence[SuiteItem],
-    config: SuiteConfig | None = None,
-    significance: SignificanceConfig | None = None,
+    config: SuiteConfig = SuiteConfig(),
+    significance: SignificanceConfig = SignificanceConfig(),
     on_item: OnItem | None = None,
     *,
     translate: bool = False,
@@ -98,7 +97,6 @@ def compare_suite_contexts(
     translate: whether to translate contrastive items, too. Raises DocmtError if no item has a context, or no two items
     can exchange theirs.
     """
-    significance = significance or SignificanceConfig()
     shuffled = shuffle_contexts(items, significance.seed)
     numbers = list(shuffled)
     true = [items[number] for number in numbers]
@@ -116,7 +114,6 @@ def compare_suite_contexts(
                 inputs = [_drop_context(item) for item in true]
             return evaluate_translations(translator, inputs, callback)
 
-    config = config or SuiteConfig()
     # With noise the tested sentence alone counts. Means over other sentences, too, would not compare with that.
     has_noise = bool(true[0].candidates) and not (config.normalization == "mean" and config.sentences == "all")
     conditions = SCORED_CONDITIONS if has_noise else CONDITIONS
@@ -268,20 +265,18 @@ def compare_marked(
         return None
     keys = [items[number].document or number for number in numbers]  # without a name: a document of its own
     rows = {key: row for row, key in enumerate(dict.fromkeys(keys))}
-    statistics = {name: np.zeros((len(rows), 2)) for name in scores}
-    true, *others = statistics
-    for name, values in scores.items():
+    statistics, true = np.zeros((len(scores), len(rows), 2)), next(iter(scores.values()))
+    for condition, values in zip(statistics, scores.values(), strict=True):
         for key, number in zip(keys, numbers, strict=True):
-            value, right = values[number], scores[true][number]
+            value, right = values[number], true[number]
             assert value is not None and right is not None
-            statistics[name][rows[key]] += right.score if abs(value.score - right.score) < TIE else value.score, 1
-    gains = {}
-    for name in others:
-        differences = statistics[true] - statistics[name] * [1, 0]
-        pair = np.stack([statistics[name], statistics[true]])
-        gain = estimate(differences, ratio, config)
-        drawn = randomization(pair, ratio, config.samples, config.seed)
-        gains[name] = MarkedDifference(gain, sampled_p_value(drawn, abs(gain.value)))
-    tokens = sum(value.tokens for number in numbers if (value := scores[true][number]))
-    likelihood = {name: estimate(rows, ratio, config) for name, rows in statistics.items()}
+            condition[rows[key]] += right.score if abs(value.score - right.score) < TIE else value.score, 1
+    drawn = randomization(statistics, ratio, config.samples, config.seed)[0]
+    estimates = estimate_each(statistics[0] - statistics * [1, 0], ratio, config)
+    gains = {
+        name: MarkedDifference(gain, sampled_p_value(samples, abs(gain.value)))
+        for name, gain, samples in list(zip(scores, estimates, drawn, strict=True))[1:]
+    }
+    tokens = sum(value.tokens for number in numbers if (value := true[number]))
+    likelihood = dict(zip(scores, estimate_each(statistics, ratio, config), strict=True))
     return MarkedTokens(len(numbers), tokens, len(rows), len(items) - len(numbers), likelihood, gains)

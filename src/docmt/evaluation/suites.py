@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import plain_name, read_lines
@@ -25,8 +25,6 @@ MAX_DISTANCE = 1_000_000
 """Largest distance in sentences."""
 SENTENCE_SEPARATOR = "_eos"
 """Separator of the sentences of an item in the consistency sets."""
-Question = tuple[Sequence[str], Sequence[Sequence[str]], int, int]
-"""Source, candidates, index of the right candidate, and index of the tested sentence."""
 SHIPPED = ("pronouns", "phenomena")
 """Names of the shipped English-German test sets, in the synthetic language of `make demo-training`."""
 _TEST_SETS = Path(__file__).with_name("test_sets")
@@ -75,6 +73,21 @@ class SuiteItem:
     def has_context(self) -> bool:
         """Return whether there is any text outside the tested sentence."""
         return any(text.strip() for number, text in enumerate(self.source) if number != self.sentence)
+
+
+class Question(NamedTuple):
+    """What a format has for an item. `label`, `distance` and `id` are keys of the record."""
+
+    source: Sequence[str]
+    candidates: Sequence[Sequence[str]]
+    correct: int
+    sentence: int
+    label: str = ""
+    distance: str = "ctx_dist"
+    id: str = ""
+    phenomenon: str = ""
+    """of items that name none"""
+    expected: str = ""
 
 
 @dataclass(frozen=True)
@@ -127,10 +140,11 @@ def read_suite(name_or_path: Path | str) -> Suite:
     return Suite(path.name, tuple(read_items(path)), (languages[1], languages[2]) if languages else None)
 
 
-def parse_docmt(record: Record, location: str) -> Question:
+def parse_docmt(record: Record, location: str, path: Path) -> Question:
     """Parse docmt's format: `source`, `candidates` (target documents), `correct`, `sentence`, `distance`."""
     source = check_sentences(record.get("source"), location, "source")
-    values = get_list(record, "candidates", location, "two or more translations")
+    content = "two or more translations"
+    values = check_list(record.get("candidates"), location, "`candidates`", content, least=content)
     candidates = [check_sentences(value, location, f"candidate {number}") for number, value in enumerate(values, 1)]
     if len(set(candidates)) == 1 < len(candidates):
         raise DocmtError(f"{location}: all candidates are equal. Give different ones")
@@ -142,7 +156,8 @@ def parse_docmt(record: Record, location: str) -> Question:
             "they differ, and make the others equal"
         )
     get_text(record, "id", location)
-    return source, candidates, get_index(record, "correct", len(candidates), location), sentence
+    correct = get_index(record, "correct", len(candidates), location)
+    return Question(source, candidates, correct, sentence, "label", "distance", "id")
 
 
 def remove_sentence(sentences: tuple[str, ...], number: int) -> tuple[str, ...]:
@@ -150,48 +165,51 @@ def remove_sentence(sentences: tuple[str, ...], number: int) -> tuple[str, ...]:
     return sentences[:number] + sentences[number + 1 :]
 
 
-def parse_src_context(record: Record, location: str) -> Question:
+def parse_src_context(record: Record, location: str, path: Path) -> Question:
     """Parse `src_context`, `src`, `tgt_context`, `candidates` (the last sentence), `correct_index`, `ctx_dist`.
 
     Candidates with different contexts have them in `candidate_contexts`. `type` is the form of the right pronoun in
     DiscEvalMT (m.sg).
     """
     source = _source_with_context(record, location)
-    values = get_list(record, "candidates", location, "two or more translations")
-    variants = check_sentences(values, location, "`candidates`")
+    variants = check_sentences(record.get("candidates"), location, "`candidates`", "two or more translations")
     contexts = record.get("candidate_contexts")
     if contexts is None:
         contexts = [record.get("tgt_context")] * len(variants)
     if not isinstance(contexts, list) or len(contexts) != len(variants):
         raise DocmtError(f"{location}: `candidate_contexts` must be a list with one context per candidate")
-    contexts = [check_sentences(context, location, "the target context", allow_empty=True) for context in contexts]
+    contexts = [check_sentences(context, location, "the target context", "") for context in contexts]
     candidates = [(*context, variant) for context, variant in zip(contexts, variants, strict=True)]
-    return source, candidates, get_index(record, "correct_index", len(variants), location), len(source) - 1
+    correct = get_index(record, "correct_index", len(variants), location)
+    return Question(source, candidates, correct, len(source) - 1, "type")
 
 
-def parse_ctxpro(record: Record, location: str) -> Question:
+def parse_ctxpro(record: Record, location: str, path: Path) -> Question:
     """Parse ctxPro (Wicks and Post 2023): `src_context`, `src`, and the `expected` form of the translation."""
     source = _source_with_context(record, location)
-    return source, [], 0, len(source) - 1
+    expected = get_text(record, "expected", location, required=True)
+    return Question(source, [], 0, len(source) - 1, "rule", expected=expected)
 
 
 def _source_with_context(record: Record, location: str) -> tuple[str, ...]:
-    context = check_sentences(record.get("src_context"), location, "src_context", allow_empty=True)
+    context = check_sentences(record.get("src_context"), location, "src_context", "")
     return (*context, get_text(record, "src", location, required=True))
 
 
-def parse_consistency(record: Record, location: str) -> Question:
+def parse_consistency(record: Record, location: str, path: Path) -> Question:
     """Parse the consistency sets (Voita et al. 2019): `src`, `dst`, `true_ind` and `ctx_dist`.
 
     `src` and each variant of `dst` are four sentences joined by ` _eos `, or lists. The phenomenon is in the file name:
     deixis, lex_cohesion, ellipsis_infl, ellipsis_vp.
     """
-    variants = get_list(record, "dst", location, "variants")
+    variants = check_list(record.get("dst"), location, "`dst`", "variants", least="variants")
     source = _split_sentences(record.get("src"), location, "src")
     candidates = [
         _split_sentences(variant, location, f"variant {number}") for number, variant in enumerate(variants, 1)
     ]
-    return source, candidates, get_index(record, "true_ind", len(variants), location), len(source) - 1
+    phenomenon = next((name for name in CONSISTENCY if name in path.name), path.stem)
+    correct = get_index(record, "true_ind", len(variants), location)
+    return Question(source, candidates, correct, len(source) - 1, phenomenon=phenomenon)
 
 
 CONSISTENCY = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
@@ -203,7 +221,7 @@ def _split_sentences(value: object, location: str, name: str) -> tuple[str, ...]
     return tuple(part.strip() for part in check_sentences(parts, location, name))
 
 
-def parse_contrapro(record: Record, location: str) -> Question:
+def parse_contrapro(record: Record, location: str, path: Path) -> Question:
     """Parse ContraPro (Müller et al. 2018): `src segment`, `ref segment` and `errors` with `contrastive` segments.
 
     Context sentences are in other files, which its scripts extract from OpenSubtitles: X.text.en, X.context.en,
@@ -212,12 +230,13 @@ def parse_contrapro(record: Record, location: str) -> Question:
     """
     source = get_text(record, "src segment", location, required=True)
     reference = get_text(record, "ref segment", location, required=True)
-    errors = get_list(record, "errors", location, "objects", dict, allow_empty=True)
+    errors = check_list(record.get("errors"), location, "`errors`", "objects", dict)
     variants = [reference, *(get_text(error, "contrastive", location, required=True) for error in errors)]
-    return [source], [[variant] for variant in variants], 0, 0
+    candidates = [[variant] for variant in variants]
+    return Question([source], candidates, 0, 0, "ref pronoun", "ante distance", "segment id", "pronoun")
 
 
-def parse_discevalmt(record: Record, location: str) -> Question:
+def parse_discevalmt(record: Record, location: str, path: Path) -> Question:
     """Parse DiscEvalMT (Bawden et al. 2018), an example of a block: `src` (two sentences), `trg` and `type`.
 
     `trg` has a `correct` or `semi-correct` translation and an `incorrect` one. `type` is the form of the pronoun.
@@ -231,43 +250,18 @@ def parse_discevalmt(record: Record, location: str) -> Question:
         check_sentences(target.get("incorrect"), location, "incorrect"),
     ]
     source = check_sentences(record.get("src"), location, "src")
-    return source, candidates, 0, len(source) - 1
+    return Question(source, candidates, 0, len(source) - 1, "type", phenomenon=path.stem.split(".")[0])
 
 
-@dataclass(frozen=True)
-class SuiteFormat:
-    """File format of a test set. Strings are keys of a record."""
-
-    keys: tuple[str, ...]
-    """keys that identify the format"""
-    parse: Callable[[Record, str], Question]
-    label: str = ""
-    """key of the label, empty without labels"""
-    distance: str = "ctx_dist"
-    id: str = ""
-    """key of the id; items without one are numbered"""
-    phenomenon: Callable[[Path], str] = lambda path: ""
-    """phenomenon of items without one, by file"""
-    default_distance: int | None = None
-    """distance of items without one"""
-
-
-FORMATS = (
-    SuiteFormat(("source", "candidates"), parse_docmt, "label", "distance", "id"),
-    SuiteFormat(("src_context", "candidates"), parse_src_context, "type"),
-    SuiteFormat(("src_context", "expected"), parse_ctxpro, "rule"),
-    SuiteFormat(
-        ("dst", "true_ind"),
-        parse_consistency,
-        phenomenon=lambda path: next((name for name in CONSISTENCY if name in path.name), path.stem),
-    ),
-    SuiteFormat(
-        ("ref segment", "errors"), parse_contrapro, "ref pronoun", "ante distance", "segment id", lambda path: "pronoun"
-    ),
-    SuiteFormat(
-        ("src", "trg"), parse_discevalmt, "type", phenomenon=lambda path: path.stem.split(".")[0], default_distance=1
-    ),
-)
+FORMATS = {
+    ("source", "candidates"): parse_docmt,
+    ("src_context", "candidates"): parse_src_context,
+    ("src_context", "expected"): parse_ctxpro,
+    ("dst", "true_ind"): parse_consistency,
+    ("ref segment", "errors"): parse_contrapro,
+    ("src", "trg"): parse_discevalmt,
+}
+"""Formats by the keys that identify them."""
 DOCUMENT_KEYS = ("document", "document id", "docid")
 """Keys that name the document of an item: docmt's, that of ContraPro, that of ctxPro."""
 MAX_DEPTH = 4
@@ -279,22 +273,24 @@ def read_items(path: Path) -> list[SuiteItem]:
     records = list(_read_records(path))
     if not records:
         raise DocmtError(f"{path} is empty. Give a test set with one JSON object a line")
-    suite_format = _find_format(records[0][0])
-    if suite_format is None:
+    parse = _find_format(records[0][0])
+    if parse is None:
         raise _unknown_format(records[0][1])
-    if suite_format.parse is parse_consistency:
+    if parse is parse_consistency:
         records = _add_extracted_sources(records, path)
-    items = [_build_item(record, suite_format, path, n, location) for n, (record, location) in enumerate(records, 1)]
+    items = [
+        _build_item(record, parse(record, location, path), "" if parse is parse_docmt else number, location)
+        for number, (record, location) in enumerate(records, 1)
+    ]
     if not any(item.expected or item.wrong for item in items):
         raise DocmtError(f"{records[0][1]}: all candidates are equal, as in all other items. Give different ones")
-    return _add_extracted_context(items, path) if suite_format.parse is parse_contrapro else items
+    return _add_extracted_context(items, path) if parse is parse_contrapro else items
 
 
-def _build_item(record: Record, suite_format: SuiteFormat, path: Path, number: int, location: str) -> SuiteItem:
+def _build_item(record: Record, question: Question, default_id: object, location: str) -> SuiteItem:
     """Return the item of a record. Raises DocmtError for invalid candidates."""
-    source, candidates, correct, sentence = suite_format.parse(record, location)
-    generative = suite_format.parse is parse_ctxpro
-    if len(candidates) < 2 and not generative:
+    source, candidates, correct, sentence, *_ = question
+    if len(candidates) < 2 and not question.expected:
         raise DocmtError(f"{location}: there is only one candidate. Give two or more")
     for candidate_number, candidate in enumerate(candidates, 1):
         if len(candidate) != len(source):
@@ -306,18 +302,21 @@ def _build_item(record: Record, suite_format: SuiteFormat, path: Path, number: i
             raise DocmtError(
                 f"{location}: candidate {candidate_number} is empty. Give every candidate a text, or leave it out"
             )
-    within_sentence = record.get("intrasegmental") is True  # ContraPro
-    default_id = "" if suite_format.parse is parse_docmt else number
+    distance = None if "trg" not in record else 1  # DiscEvalMT has the sentence before
+    if record.get("intrasegmental") is True:  # ContraPro
+        distance = 0
+    elif record.get(question.distance) is not None:
+        distance = get_index(record, question.distance, MAX_DISTANCE, location)
     return SuiteItem(
-        id=_get_name(record, suite_format.id, default_id),
-        phenomenon=get_text(record, "phenomenon", location) or suite_format.phenomenon(path),
-        distance=0 if within_sentence else _get_distance(record, suite_format, location),
+        id=_get_name(record, question.id, default_id),
+        phenomenon=get_text(record, "phenomenon", location) or question.phenomenon,
+        distance=distance,
         source=tuple(source),
         candidates=tuple(map(tuple, candidates)),
         correct=correct,
         sentence=sentence,
-        label=get_text(record, suite_format.label, location) if suite_format.label else "",
-        expected=get_text(record, "expected", location, required=True) if generative else "",
+        label=get_text(record, question.label, location) if question.label else "",
+        expected=question.expected,
         document=next(filter(None, (_get_name(record, key, "") for key in DOCUMENT_KEYS)), ""),
     )
 
@@ -328,8 +327,8 @@ def _get_name(record: Record, entry: str, default: object) -> str:
     return str(default if value is None else value)
 
 
-def _find_format(record: Record) -> SuiteFormat | None:
-    return next((suite_format for suite_format in FORMATS if record.keys() >= set(suite_format.keys)), None)
+def _find_format(record: Record) -> Callable[[Record, str, Path], Question] | None:
+    return next((parse for keys, parse in FORMATS.items() if record.keys() >= set(keys)), None)
 
 
 def _unknown_format(location: str) -> DocmtError:
@@ -384,7 +383,7 @@ def _add_extracted_sources(records: list[tuple[Record, str]], path: Path) -> lis
     if all("src" in record for record, _ in records):
         return records
     lines = _read_lines(path.with_suffix(".src"))
-    counts = [len(get_list(record, "dst", location, "variants")) for record, location in records]
+    counts = [len(check_list(record.get("dst"), location, "`dst`", "variants")) for record, location in records]
     if len(lines) != sum(counts):
         raise DocmtError(
             f"{path.with_suffix('.src')} has {len(lines)} lines but {path} has {sum(counts)} variants. Download both "
@@ -435,27 +434,26 @@ def _read_lines(path: Path) -> list[str]:
     return [line.strip() for _, line in read_lines(path)]
 
 
-def get_list(
-    record: Record, key: str, location: str, content: str, kind: type = object, allow_empty: bool = False
+def check_list(
+    values: object, location: str, name: str, content: str, kind: type = object, least: str = ""
 ) -> list[Any]:
-    """Return a list of values of a kind. Raises DocmtError for anything else."""
-    values = record.get(key)
+    """Return a list of values of a kind. Raises DocmtError for anything else.
+
+    least: what to give in place of an empty list; empty: nothing.
+    """
     if not isinstance(values, list) or not all(isinstance(value, kind) for value in values):
-        raise DocmtError(f"{location}: `{key}` must be a list of {content}")
-    if not values and not allow_empty:
-        raise DocmtError(f"{location}: `{key}` is empty. Give {content}")
+        raise DocmtError(f"{location}: {name} must be a list of {content}")
+    if least and not values:
+        raise DocmtError(f"{location}: {name} is empty. Give {least}")
     return values
 
 
-def check_sentences(values: object, location: str, name: str, allow_empty: bool = False) -> tuple[str, ...]:
-    """Return a list of strings as a tuple. Raises DocmtError for anything else."""
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise DocmtError(f"{location}: {name} must be a list of sentences (strings)")
-    if not values and not allow_empty:
-        raise DocmtError(f"{location}: {name} is empty. Give one sentence or more")
-    if any(LONE_SURROGATE.search(value) for value in values):
+def check_sentences(values: object, location: str, name: str, least: str = "one sentence or more") -> tuple[str, ...]:
+    """Return a list of strings as a tuple. Raises DocmtError for anything else. least: see `check_list`."""
+    texts = check_list(values, location, name, "sentences (strings)", str, least)
+    if any(map(LONE_SURROGATE.search, texts)):
         raise DocmtError(f"{location}: {name} has a lone surrogate, which is not a character. Remove it")
-    return tuple(values)
+    return tuple(texts)
 
 
 def get_text(record: Record, key: str, location: str, required: bool = False) -> str:
@@ -475,10 +473,3 @@ def get_index(record: Record, key: str, end: int, location: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < end:
         raise DocmtError(f"{location}: `{key}` must be an integer from 0 to {end - 1:,}")
     return value
-
-
-def _get_distance(record: Record, suite_format: SuiteFormat, location: str) -> int | None:
-    """Return the distance of a record, or the default of its format."""
-    if record.get(suite_format.distance) is None:
-        return suite_format.default_distance
-    return get_index(record, suite_format.distance, MAX_DISTANCE, location)

@@ -100,18 +100,13 @@ class Experiment:
 
     def select_variants(self, scale: str) -> dict[str, Variant]:
         """Return the variants of a scale. Those that start from a variant of the other scale lose that start."""
-        other_scale = {name for name, variant in self.variants.items() if variant.scale not in ("", scale)}
-
-        def start(name: str) -> str:
-            return "" if name in other_scale else name
-
-        return {
-            name: replace(
-                variant, start_from=start(variant.start_from), start_reverse_from=start(variant.start_reverse_from)
-            )
-            for name, variant in self.variants.items()
-            if name not in other_scale
-        }
+        others = {name for name, variant in self.variants.items() if variant.scale not in ("", scale)}
+        variants = {name: variant for name, variant in self.variants.items() if name not in others}
+        for name, variant in variants.items():
+            starts = {"start_from": variant.start_from, "start_reverse_from": variant.start_reverse_from}
+            lost: dict[str, Any] = {field: "" for field, start in starts.items() if start in others}
+            variants[name] = replace(variant, **lost)
+        return variants
 
     def order_variants(self, scale: str) -> list[Variant]:
         """Return the variants of a scale, each after its starts.

@@ -29,7 +29,7 @@ from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import find_named_model
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import INTERRUPTED, DocmtError
-from docmt.core.files import json_checksum, lock_directory, read_json, stored_checksums, write_error, write_text
+from docmt.core.files import json_checksum, lock_directory, make_directory, read_json, stored_checksums, write_text
 from docmt.core.progress import progress
 from docmt.core.settings import flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
@@ -384,10 +384,7 @@ def reproduce(
     """
     if "LOCAL_RANK" in os.environ:
         raise DocmtError("docmt reproduce starts its own processes. Set --devices instead of using torchrun.")
-    try:
-        plan.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise write_error(plan.output, error) from error
+    make_directory(plan.output)
     failures: dict[Path, str] = {}
     trainings = plan.unique_runs()
     with lock_directory(plan.output, f"the experiments in {plan.output} are being run"):
@@ -442,7 +439,7 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
         )
         while (status := process.poll()) is None:
             time.sleep(0.2)
-            if stop_request.requested:
+            if stop_request.is_set():
                 process.terminate()
                 process.wait()
     if status not in (0, INTERRUPTED):

@@ -21,8 +21,9 @@ from string import Template
 
 from docmt.formats.language_codes import format_language_tag, text_direction
 from docmt.formats.marked_text import VISIBLE
+from docmt.formats.placeholders import is_readable, tidy_spaces
 from docmt.formats.unit_documents import Review
-from docmt.formats.units import Code, Unit
+from docmt.formats.units import SPACE, Code, Unit
 from docmt.formats.xml_tree import escape_text
 
 Span = tuple[int, int]
@@ -42,6 +43,8 @@ class BilingualSentence:
     has_translation: bool = True
     """whether the target, perhaps empty, is one"""
     review: Review = field(default_factory=Review)
+    placeholders: Sequence[str] = ()
+    """ids of the source's codes that are words of the sentence, see `ReadableUnit`"""
 
     @property
     def origin(self) -> str:
@@ -104,7 +107,7 @@ def _cut_tokens(unit: Unit, spans: Iterable[Span]) -> list[list[Token]]:
         left = bisect_left(borders, stop, 1) - 1
         right = min(bisect_right(borders, stop), len(pieces)) - 1
         codes = by_offset.get(stop, [])
-        count = _count_left(codes, is_sentence=left % 2 == 1)
+        count = _count_left(codes, left % 2 == 1, right % 2 == 1)
         pieces[left] += codes[:count]
         pieces[right] += codes[count:]
         if number + 1 < len(stops):
@@ -112,12 +115,34 @@ def _cut_tokens(unit: Unit, spans: Iterable[Span]) -> list[list[Token]]:
     return pieces
 
 
-def _count_left(codes: Sequence[Code], is_sentence: bool) -> int:
-    """Return how many of the codes at a border go to the piece before it: ends of pairs, and marks of a sentence."""
+def _count_left(codes: Sequence[Code], is_sentence: bool, meets_sentence: bool) -> int:
+    """Return how many of the codes at a border go to the piece before it: ends of pairs, and marks of a sentence.
+
+    Of two sentences that meet there, one that carries the space between them belongs to the second.
+    """
     for number, code in enumerate(codes):
-        if code.kind == "open" or (code.kind == "single" and not is_sentence):
+        is_second = not is_sentence or (meets_sentence and code.content.startswith(SPACE))
+        if code.kind == "open" or (code.kind == "single" and is_second):
             return number
     return len(codes)
+
+
+def _split_tidied(unit: BilingualUnit) -> list[BilingualPair]:
+    """Return what `split_unit` does, with the spaces around placeholders where the translation needs them."""
+    return split_unit(replace(unit, target=tidy_spaces(unit.target, unit.source)))
+
+
+def show_tokens(tokens: Sequence[Token]) -> str:
+    """Return a text as people read it: of its codes it has those that are words, and a space for a line break."""
+    text = ""
+    for token in tokens:
+        if isinstance(token, str):
+            text += token
+        elif VISIBLE.match(token.content) or is_readable(token.content):
+            text += token.content
+        elif token.follows_space and not text.endswith(SPACE):
+            text += SPACE
+    return text
 
 
 def make_key(code: Code) -> Code:
@@ -151,7 +176,7 @@ def write_page(units: Sequence[BilingualUnit], title: str, source_language: str,
     count = 0
     sides = [_write_side(language) for language in (source_language, target_language)]
     for unit in units:
-        pairs = split_unit(unit)
+        pairs = _split_tidied(unit)
         source = _write_column("s", count, [(pair, pair.source) for pair in pairs])
         target = _write_column("t", count, [(pair, pair.target) for pair in pairs])
         count += sum(pair.sentence is not None for pair in pairs)
@@ -176,7 +201,7 @@ def _write_column(side: str, count: int, pieces: Sequence[tuple[BilingualPair, l
     """Return the sentences of a unit as spans. count: number of sentences before."""
     parts = []
     for pair, tokens in pieces:
-        text = _escape("".join(token for token in tokens if isinstance(token, str)))
+        text = _escape(show_tokens(tokens))
         if pair.sentence:
             count += 1
             text = f'<span id="{side}{count}" tabindex="0">{text}</span>'
@@ -213,8 +238,8 @@ def write_tmx(units: Iterable[BilingualUnit], source_language: str, target_langu
         f' adminlang="en" srclang="{source}" datatype="plaintext" {date}/>\n<body>\n'
     ]
     for unit in units:
-        for pair in split_unit(unit):
-            first, second = (_write_segment(tokens) for tokens in (pair.source, pair.target))
+        for pair in _split_tidied(unit):
+            first, second = (escape_text(show_tokens(tokens).strip()) for tokens in (pair.source, pair.target))
             if pair.sentence and pair.sentence.has_translation and first and second:
                 state = "confirmed" if pair.sentence.review.confirmed else "open"
                 match = f'<prop type="x-match">{quality}</prop>' if (quality := pair.sentence.review.match) else ""
@@ -225,11 +250,3 @@ def write_tmx(units: Iterable[BilingualUnit], source_language: str, target_langu
                     f'<tuv xml:lang="{target}"><seg>{second}</seg></tuv></tu>\n'
                 )
     return "".join([*lines, "</body>\n</tmx>\n"]).encode()
-
-
-def _write_segment(tokens: Sequence[Token]) -> str:
-    """Return a segment of TMX. Of its codes it has those that people read as words."""
-    texts = (
-        token if isinstance(token, str) else token.content * bool(VISIBLE.match(token.content)) for token in tokens
-    )
-    return escape_text("".join(texts).strip())

@@ -173,10 +173,15 @@ _ATTRIBUTE = re.compile(ATTRIBUTE)
 TAG_NAME = re.compile(f"<{NAME_REST}")
 
 
-def convert_text(text: str, convert: Callable[[str], str]) -> str:
-    """Return a text after a function that leaves tags of templates alone."""
+def convert_text(text: str, convert: Callable[[str], str], signs: str = "{<") -> str:
+    """Return a text after a function that leaves tags of templates alone which begin with one of these signs."""
     parts = _TEMPLATES.split(text)
-    return "".join([part if number % 2 else convert(part) for number, part in enumerate(parts)])
+    return "".join([part if number % 2 and part[0] in signs else convert(part) for number, part in enumerate(parts)])
+
+
+def find_signs(page: str) -> str:
+    """Return what tags of templates begin with in a page. It may also show tags, as &lt;?php ?&gt;, which are none."""
+    return "".join({each[0] for each in _TEMPLATES.findall(page)})
 
 
 def unescape_text(raw: str) -> str:

@@ -29,6 +29,7 @@ from docmt.formats.html_elements import (
     find_ends,
     find_kept,
     find_language,
+    find_signs,
     find_translate,
     is_translated,
     list_names,
@@ -132,7 +133,7 @@ class MarkupFile(UnitFile):
         self._values: list[tuple[TagAttribute, str]] = []
         """attributes in running text, with the names of their units"""
         nbsp = _NBSP.search(text)
-        self._nbsp, self._raw_escape = nbsp[0] if nbsp else "\xa0", escape
+        self._nbsp, self._raw_escape, self._signs = nbsp[0] if nbsp else "\xa0", escape, find_signs(text)
         self._languages = self._find_languages(config)
         self._read()
 
@@ -172,10 +173,10 @@ class MarkupFile(UnitFile):
 
     def _escape_double(self, text: str) -> str:
         """Return the value of an attribute in double quotes."""
-        return convert_text(text, lambda part: self._escape(part).replace('"', "&quot;"))
+        return convert_text(text, lambda part: self._escape(part).replace('"', "&quot;"), self._signs)
 
     def _escape_single(self, text: str) -> str:
-        return convert_text(text, lambda part: self._escape(part).replace("'", "&#39;"))
+        return convert_text(text, lambda part: self._escape(part).replace("'", "&#39;"), self._signs)
 
     def _find_languages(self, config: ReadConfig) -> set[str]:
         """Return the languages that count as that of the text."""

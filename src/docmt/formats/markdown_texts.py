@@ -113,13 +113,12 @@ class MarkdownFile(TextFile):
             for old, new in zip(self.units, units, strict=True)
         ]
         changed = [
-            (self.strings[index], new)
+            (self.strings[index], tidy_spaces(new, self.units[index]))
             for index, new in enumerate(units)
             if new != self.units[index] and index in self.strings
         ]
         return self.render(
-            guarded,
-            [(each.value.start, each.value.end, each.write(tidy_spaces(new).render())) for each, new in changed],
+            guarded, [(each.value.start, each.value.end, each.write(new.render())) for each, new in changed]
         )
 
 

@@ -119,6 +119,11 @@ def show(marked: str) -> str:
     return _MARK.sub(lambda match: match[3] if match[2] == "0" else match[0], marked) if has_signs(marked) else marked
 
 
+def remove_marks(marked: str) -> str:
+    """Return a text with marks as a model reads it."""
+    return " ".join(_MARK.sub(" ", show(marked)).split())
+
+
 def join_spaces(marked: str) -> str:
     """Return a text with single spaces and without breaks of lines. Marks and no-break spaces stay."""
     parts = re.split(f"([\ufdd0-\ufdd2][^{_END}]*{_END})", marked)

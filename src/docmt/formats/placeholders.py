@@ -65,6 +65,7 @@ _TIGHT = re.compile(r"[-–/:.+×=_~]")
 """Between placeholders that stay together: {hours}:{minutes}."""
 _OPENING = "([{«„“‘¿¡\"'"
 _CLOSING = ")]}»”’.,;:!?…%\"'"
+_EMPTY = Unit("")
 
 
 @dataclass
@@ -287,9 +288,9 @@ def tidy_pieces(old: Unit, new: Unit) -> Unit:
     """
     if new == old:
         return new
-    singles = [code for code in old.codes if code.kind == "single" and not code.is_space]
+    singles = [code for code in old.codes if code.kind == "single" and not code.is_break]
     words = {code.id for code in singles if _WORD_LIKE.match(code.content)}
-    return space_words(old, tidy_spaces(new), words)
+    return space_words(old, tidy_spaces(new, old), words)
 
 
 def space_words(old: Unit, new: Unit, ids: Collection[str]) -> Unit:
@@ -306,7 +307,7 @@ def space_words(old: Unit, new: Unit, ids: Collection[str]) -> Unit:
         if code.kind == "single" and code.id in beside:
             is_glued, was_glued = find_letters_beside(new, code), beside[code.id]
         before, after = (
-            now and not then and not (other and other.id in beside and other.offset == code.offset)
+            now and not then and not (other and other.offset == code.offset and (other.is_break or other.id in beside))
             for now, then, other in zip(is_glued, was_glued, (left, right), strict=True)
         )
         codes.append(replace(code, offset=code.offset + added + before))
@@ -324,8 +325,22 @@ def find_letters_beside(unit: Unit, code: Code) -> tuple[bool, bool]:
     )
 
 
-def tidy_spaces(unit: Unit) -> Unit:
-    """Return a translated unit whose codes hold their space on the side where the text needs it."""
+def tidy_spaces(unit: Unit, old: Unit = _EMPTY) -> Unit:
+    """Return a translated unit whose codes hold their space on the side where the text needs it.
+
+    old: the unit before. What a code touches there, as {a} touches # in #{a} {b}, it may touch in `unit`.
+    """
+    none = Code(-1, "single", "")
+    befores = {
+        code.id: old.text[code.offset - 1 : code.offset]
+        for other, code in pairwise([none, *old.codes])
+        if other.offset < code.offset and not code.content.startswith(SPACE)
+    }
+    afters = {
+        code.id: old.text[code.offset : code.offset + 1]
+        for other, code in pairwise([none, *reversed(old.codes)])
+        if other.offset != code.offset and not code.content.endswith(SPACE)
+    }
     codes: list[Code] = []
     held = False  # whether the last code is a single one with a space after it
     for (kind, offset, is_space), group in groupby(
@@ -335,12 +350,17 @@ def tidy_spaces(unit: Unit) -> Unit:
         if kind == "open" and offset == len(unit.text) and held and codes[-1].offset == offset:
             codes[-1] = replace(codes[-1], content=codes[-1].content.removesuffix(SPACE) + SPACE)
         held = kind == "single" and _holds_space(run[-1]) and run[-1].content.endswith(SPACE)
-        codes += run if is_space or kind != "single" else _tidy_run(run, unit.text[:offset], unit.text[offset:])
+        touched = befores.get(run[0].id, ""), afters.get(run[-1].id, "")
+        texts = unit.text[:offset], unit.text[offset:]
+        codes += run if is_space or kind != "single" else _tidy_run(run, *texts, touched)
     return replace(unit, codes=tuple(codes))
 
 
-def _tidy_run(run: Sequence[Code], before: str, after: str) -> list[Code]:
-    """Return single codes at one place of a text, with spaces around them if one of them carries a space."""
+def _tidy_run(run: Sequence[Code], before: str, after: str, touched: tuple[str, str]) -> list[Code]:
+    """Return single codes at one place of a text, with spaces around them if one of them carries a space.
+
+    touched: characters beside which they need none.
+    """
     contents = [code.content.strip(SPACE) if _holds_space(code) else code.content for code in run]
     if not any(map(_holds_space, run)):
         return list(run)
@@ -349,11 +369,13 @@ def _tidy_run(run: Sequence[Code], before: str, after: str) -> list[Code]:
         faces = (spaces[0] and left.content[-1] == SPACE) or (spaces[1] and right.content[0] == SPACE)
         if faces or (all(spaces) and not _is_next(left, right)):
             contents[number] += SPACE
-    if not before or before[-1] in SPACE + _OPENING:
-        contents[-1] += SPACE if after and after[0] not in SPACE + _CLOSING and not run[-1].is_break else ""
+    if not before or before[-1] in SPACE + _OPENING + touched[0]:
+        contents[-1] += (
+            SPACE if after and after[0] not in SPACE + _CLOSING + touched[1] and not run[-1].is_break else ""
+        )
     else:
         contents[0] = contents[0] if run[0].is_break else SPACE + contents[0]
-        contents[-1] += SPACE if after[:1].isalnum() and not run[-1].is_break else ""
+        contents[-1] += SPACE if after[:1].isalnum() and after[0] != touched[1] and not run[-1].is_break else ""
     return [replace(code, content=content) for code, content in zip(run, contents, strict=True)]
 
 

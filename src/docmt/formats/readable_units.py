@@ -59,7 +59,7 @@ class ReadableUnit:
 
         A line that is a symbol alone, and a sentence of placeholders alone, are none, and so they stay.
         """
-        for first, last in find_line_spans(self.unit):
+        for first, last in find_line_spans(self.unit, self.spans):
             line = self.unit.text[first:last]
             for start, end in [] if is_symbol(line) else sentence_spans(line, language, protect=protect):
                 rest = self.original.text[self.locate(first + start) : self.locate(first + end)]
@@ -70,63 +70,81 @@ class ReadableUnit:
         """Return where a place of the text of `unit` is in the text of the original."""
         return self._cuts.move(place)
 
+    def list_placeholders(self, span: Span) -> list[str]:
+        """Return the ids of the codes of the original that are text there. span: characters of `unit`."""
+        return [self.original.codes[self.indices[number]].id for number, _ in self._find_inside(*span)]
+
+    def _find_inside(self, first: int, last: int) -> Iterator[tuple[int, Span]]:
+        """Yield the number and the characters of each placeholder between two places of `unit`."""
+        begin = bisect_left(self.spans, (first - 1,))  # with a space before
+        for number in range(begin, bisect_left(self.spans, (last,))):
+            start, end = _strip(self.unit.text, self.spans[number])
+            if first <= start and end <= last:
+                yield number, (start, end)
+
     def project(self, passages: Sequence[Passage]) -> tuple[Unit, list[Span], list[Code]]:
         """Return the translated unit with all codes, the characters of its sentences, and codes without a place.
 
         passages: translated sentences of `unit`, see `project_codes`. A placeholder that a translation lacks, as one by
         a person may, gets its place by word alignment.
         """
+        if all(self.unit.text[each.start : each.end] == each.target for each in passages):
+            return self.original, [(self.locate(each.start), self.locate(each.end)) for each in passages], []
         lost = {index for each in passages for index, span in self._find(each, 0) if span is None}
         if lost:
             rest = _read(self.original, [index for index in self.indices if index not in lost])
             spans = [span for index, span in zip(self.indices, self.spans, strict=True) if index in lost]
             cuts = _Cuts(spans)
             return rest.project([_move_passage(each, cuts) for each in passages])
-        is_equal = all(self.unit.text[each.start : each.end] == each.target for each in passages)
-        projected, missing = (self.unit, []) if is_equal else project_codes(self.unit, passages)
+        projected, missing = project_codes(self.unit, passages)
         position, length = 0, 0
-        borders, places = list[Span](), list[tuple[int, Span]]()
+        borders, places = list[Span](), list[tuple[int, Span, Span]]()
         for each in [*passages, Passage(len(self.unit.text), len(self.unit.text), "")]:
             gap = Passage(position, each.start, self.unit.text[position : each.start])
             for piece in (gap, each):
-                places += [(index, span) for index, span in self._find(piece, length) if span]
-                length += len(piece.target)
+                limits = length, length + len(piece.target)
+                places += [(index, span, limits) for index, span in self._find(piece, length) if span]
+                length = limits[1]
             borders.append((length - len(each.target), length))
             position = each.end
         hidden, spans = self._hide(projected, places, True)
         if tidy_pieces(self.original, hidden).render() != projected.render():
             hidden, spans = self._hide(projected, places, False)
         cuts = _Cuts(spans)
-        borders = [(cuts.move(start), cuts.move(end)) for start, end in borders[:-1]]
-        return self.original if is_equal else hidden, borders, missing
+        hidden, others = self._restore_breaks(hidden)
+        borders = [(others.move(cuts.move(start)), others.move(cuts.move(end))) for start, end in borders[:-1]]
+        return hidden, borders, missing
 
     def _find(self, passage: Passage, shift: int) -> Iterator[tuple[int, Span | None]]:
         """Yield each placeholder of a passage, and its characters in the target, moved; None: it is not there."""
         contents: dict[str, deque[int]] = {}
-        first = bisect_left(self.spans, (passage.start - 1,))  # with a space before
-        for number in range(first, bisect_left(self.spans, (passage.end,))):
-            start, end = _strip(self.unit.text, self.spans[number])
-            if passage.start <= start and end <= passage.end:
-                contents.setdefault(self.unit.text[start:end], deque()).append(self.indices[number])
+        for number, span in self._find_inside(passage.start, passage.end):
+            contents.setdefault(self.unit.text[slice(*span)], deque()).append(self.indices[number])
         pattern = "|".join(map(re.escape, sorted(contents, key=len, reverse=True)))
         for match in re.finditer(pattern, passage.target) if contents else ():
             if indices := contents[match[0]]:
                 yield indices.popleft(), (match.start() + shift, match.end() + shift)
         yield from ((index, None) for indices in contents.values() for index in indices)
 
-    def _hide(self, unit: Unit, places: Sequence[tuple[int, Span]], takes_spaces: bool) -> tuple[Unit, list[Span]]:
+    def _hide(
+        self, unit: Unit, places: Sequence[tuple[int, Span, Span]], takes_spaces: bool
+    ) -> tuple[Unit, list[Span]]:
         """Return a translated unit with these placeholders as codes, and the characters that they have no more.
 
-        takes_spaces: whether the space that a code carries comes from the text. Writers put it on the right side, or
-        leave it out beside another one.
+        places: index, characters, and those of its sentence. takes_spaces: whether the space that a code carries comes
+        from the text of the sentence. Writers put it on the right side, or leave it out beside another one.
         """
         text, codes, spans, rest = unit.text, list[Code](), list[Span](), deque(unit.codes)
         left = gone = 0  # end of the last placeholder, and characters of all so far
-        for index, (start, end) in places:
+        kept = {code.offset for code in unit.codes if code.is_space}
+        for index, (start, end), (lowest, highest) in places:
             code = self.original.codes[index]
             first = start
             if takes_spaces and code.content != code.content.strip(SPACE):
-                sides = text[end : end + 1] == SPACE, start > left and text[start - 1] == SPACE
+                sides = [
+                    lowest <= place < highest and text[place] == SPACE and place not in kept
+                    for place in (end, max(start - 1, left))
+                ]
                 is_after = sides[0] and (code.content.endswith(SPACE) or not sides[1])
                 start, end = start - (sides[1] and not is_after), end + is_after
             while rest and rest[0].offset <= first:
@@ -136,8 +154,17 @@ class ReadableUnit:
             spans.append((start, end))
             left, gone = end, gone + end - start
         codes += (replace(each, offset=max(each.offset, left) - gone) for each in rest)
-        parts = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
-        return replace(unit, text="".join(text[start:end] for start, end in parts), codes=tuple(codes)), spans
+        return replace(unit, text=_cut(text, spans), codes=tuple(codes)), spans
+
+    def _restore_breaks(self, unit: Unit) -> tuple[Unit, _Cuts]:
+        """Return a unit whose breaks after placeholders are as in the original, and the spaces that it has no more."""
+        names = {code.id for code in self.original.codes if code.follows_space}
+        places = [each.offset for each in unit.codes if each.is_space and each.id in names]
+        spans = [(place, place + 1) for place in places if unit.text[place : place + 1] == SPACE]
+        cuts = _Cuts(spans)
+        moved = (replace(each, offset=cuts.move(each.offset)) for each in unit.codes)
+        codes = (replace(each, is_space=False, follows_space=True) if each.id in names else each for each in moved)
+        return replace(unit, text=_cut(unit.text, spans), codes=tuple(codes)), cuts
 
 
 def make_readable(unit: Unit, protect: Sequence[str] = ()) -> ReadableUnit:
@@ -176,10 +203,22 @@ def _read(unit: Unit, indices: Sequence[int]) -> ReadableUnit:
             parts += [unit.text[position : code.offset], code.content]
             spans.append((code.offset + growth, code.offset + growth + len(code.content)))
             position, growth = code.offset, growth + len(code.content)
-        else:
-            codes.append(replace(code, offset=code.offset + growth))
+            continue
+        offset = code.offset + growth
+        if code.follows_space and spans and spans[-1][1] == offset and not parts[-1].endswith(SPACE):
+            code = replace(code, is_space=True, follows_space=False)  # the placeholder carries the space
+            parts.append(SPACE)
+            spans[-1] = spans[-1][0], offset + 1
+            growth += 1
+        codes.append(replace(code, offset=offset))
     text = "".join([*parts, unit.text[position:]])
     return ReadableUnit(unit, replace(unit, text=text, codes=tuple(codes)), indices, spans)
+
+
+def _cut(text: str, spans: Sequence[Span]) -> str:
+    """Return a text without these characters."""
+    parts = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
+    return "".join(text[start:end] for start, end in parts)
 
 
 def _strip(text: str, span: Span) -> Span:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
@@ -376,11 +376,11 @@ def is_last_line(before: str, after: str) -> bool:
     return is_short and not _GOES_ON.search(before) and not after[:1].islower()
 
 
-def find_line_spans(unit: Unit) -> Iterator[tuple[int, int]]:
+def find_line_spans(unit: Unit, placeholders: Iterable[tuple[int, int]] = ()) -> Iterator[tuple[int, int]]:
     """Yield the characters of the lines of a unit that end at its end, a column, an empty line, or by `is_last_line`.
 
-    In plain text only lines before an item of a list, or before an empty line and no small letter, end. So does a line
-    at tags of blocks of templates, see `_find_block_ends`.
+    In plain text only lines before an item of a list, or before an empty line and no small letter, end. So does one
+    of placeholders alone, and one at tags of blocks of templates, see `_find_block_ends`. placeholders: characters.
     """
     cuts = _find_block_ends(unit)
     patterns = (_BREAK.match, _EMPTY_LINE.fullmatch, _NEW_ITEM.fullmatch, _COLUMN.match)
@@ -391,9 +391,15 @@ def find_line_spans(unit: Unit) -> Iterator[tuple[int, int]]:
     breaks = [(offset, kind) for offset, kind in kinds if any(kind)]
     borders = [0, *(offset for offset, _ in breaks), len(unit.text)]
     lines = [unit.text[start:end].strip() for start, end in pairwise(borders)]
+    words = list(unit.text)
+    for start, end in placeholders:
+        words[start:end] = SPACE * (end - start)
+    alone = [not "".join(words[start:end]).strip() for start, end in pairwise(borders)]
     start = 0
-    for (end, (is_break, is_empty, is_item, is_column)), (before, after) in zip(breaks, pairwise(lines), strict=True):
-        is_last = is_break and (not before or not after or is_last_line(before, after))
+    for number, ((end, (is_break, is_empty, is_item, is_column)), (before, after)) in enumerate(
+        zip(breaks, pairwise(lines), strict=True)
+    ):
+        is_last = is_break and (alone[number] or alone[number + 1] or is_last_line(before, after))
         if is_last or is_item or is_column or (is_empty and not after[:1].islower()):
             yield start, end
             start = pass_marks(unit.text, end)

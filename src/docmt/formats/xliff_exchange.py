@@ -21,6 +21,7 @@ from docmt.formats.bilingual_files import (
     CodeTable,
     Token,
     make_key,
+    show_tokens,
     split_unit,
 )
 from docmt.formats.language_codes import format_language_tag
@@ -192,7 +193,8 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
             origin = f'<mda:meta type="origin">{sentence.origin}</mda:meta>'
             metadata.append(f'<mda:metaGroup category="s{number}">{score}{origin}</mda:metaGroup>')
         if (machine := sentence.review.machine) is not None:
-            both = f"<source>{_write_text(get_text(pair.source))}</source><target>{_write_text(machine)}</target>"
+            first, second = map(_write_text, (show_tokens(pair.source).strip(), machine))
+            both = f"<source>{first}</source><target>{second}</target>"
             head = f'<mtc:match ref="#s{number}" type="mt" origin="docmt" matchQuality="{sentence.review.quality:.2f}">'
             matches.append(f"{head}{both}</mtc:match>")
         if sentence.origin == "memory" and written is not None:

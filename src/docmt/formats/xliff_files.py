@@ -253,8 +253,8 @@ class XliffFile(UnitFile):
         if new == old:
             return new.render(escape_text)
         single = [code for code in old.codes if code.kind == "single" and _WORD_LIKE.match(code.content)]
-        apart = {code.id for code in single if not code.is_space and not any(find_letters_beside(old, code))}
-        return space_words(old, tidy_spaces(new), apart).render(escape_text)
+        apart = {code.id for code in single if not code.is_break and not any(find_letters_beside(old, code))}
+        return space_words(old, tidy_spaces(new, old), apart).render(escape_text)
 
     def _fill(self, element: Element, content: str) -> Replacement:
         """Return the replacement of the content of an element."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 
 from docmt.core.errors import DocmtError
 from docmt.documents import sentence_spans
-from docmt.formats.bilingual_files import BilingualUnit
+from docmt.formats.bilingual_files import BilingualUnit, CodeTable
 from docmt.formats.language_codes import is_same_language
+from docmt.formats.placeholders import tidy_spaces
+from docmt.formats.units import SPACE, Unit
 from docmt.formats.xliff_exchange import (
     Mark,
     XliffPiece,
@@ -69,7 +72,7 @@ def find_changes(
             for group in groups:
                 missing = [piece.is_missing for piece in group.new if piece.is_segment]
                 if not any(missing):
-                    changes += _compare(group, first, target_language)
+                    changes += _compare(_show_placeholders(group, unit), first, target_language)
                 elif not all(missing):
                     reasons.append(f"{sum(missing)} of {len(missing)} segments of a sentence have no translation")
             problems += [f"{reviewed.path}, line {new.line}: {reason}" for reason in reasons]
@@ -121,6 +124,41 @@ def _make_key(piece: XliffPiece) -> str:
     return "".join(unicodedata.normalize("NFC", ILLEGAL.sub("", get_text(piece.source))).split())
 
 
+def _show_placeholders(group: _Group, unit: BilingualUnit) -> _Group:
+    """Return a group whose placeholders are text, as models read them."""
+    table = CodeTable()
+    table.add(unit.source)
+    ids = {id for number in group.numbers for id in unit.sentences[number].placeholders}
+    chosen = {number: code for code, number in table.numbers.items() if code.id in ids}
+    breaks = {number for code, number in table.numbers.items() if code.follows_space}
+
+    def show(tokens: Sequence[str | Mark], is_source: bool = False) -> list[str | Mark]:
+        starts = accumulate((len(each) if isinstance(each, str) else 0 for each in tokens), initial=0)
+        codes = tuple(
+            replace(chosen[each.number], offset=start)
+            for each, start in zip(tokens, starts, strict=False)
+            if isinstance(each, Mark) and each.number in chosen
+        )
+        new = Unit(get_text(tokens), codes)
+        contents = deque((new if is_source else tidy_spaces(new, unit.source)).codes)
+        shown, last = list[str | Mark](), ""
+        for each in tokens:
+            if isinstance(each, Mark) and each.number in chosen:
+                each = contents.popleft().content.lstrip(SPACE * (not last))
+            elif isinstance(each, Mark) and each.number in breaks and last not in ("", SPACE):
+                shown.append(each)
+                each = SPACE
+            shown.append(each)
+            last = each[-1] if isinstance(each, str) and each else last
+        return shown
+
+    now, around, new = (
+        [replace(each, source=show(each.source, True), target=show(each.target)) for each in side]
+        for side in (group.now, group.around, group.new)
+    )
+    return replace(group, now=now, around=around, new=new)
+
+
 def _compare(group: _Group, first: int, language: str) -> Iterator[Change]:
     """Yield the changes of a group. first: number of the first sentence of the unit."""
     is_confirmed = all(piece.is_confirmed for piece in group.new if piece.is_segment)
@@ -134,8 +172,9 @@ def _compare(group: _Group, first: int, language: str) -> Iterator[Change]:
     for number, old, new in zip(group.numbers, group.now, texts, strict=True):
         before, codes_before = _read(old.target)
         has_codes = len(group.now) == 1 and bool(codes)
-        is_moved = has_codes and codes not in (codes_before, _read_all(group.around)[1])
-        if old.is_missing or before != new or is_moved:
+        around, codes_around = _read_all(group.around)
+        is_moved = has_codes and codes not in (codes_before, codes_around)
+        if old.is_missing or new not in (before, around) or is_moved:
             links = _link_runs(_read(old.source, is_exact=True), (new, codes)) if has_codes else None
             yield first + number, new, is_confirmed, links
         elif is_confirmed and not old.is_confirmed:

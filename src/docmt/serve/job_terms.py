@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.term_report import UNMET
-from docmt.decoding.translation_results import TermStatus, TermUse
+from docmt.decoding.term_report import UNMET, judge_terms
+from docmt.decoding.translation_results import TermUse
 from docmt.serve.job_journal import JobJournal
 from docmt.terms import Glossary, Term
 from docmt.terms.matching import Occurrence, TermMatcher, TermMode
@@ -58,15 +58,7 @@ class TermRequest:
         return {n: known[n] if n in same else self._review(n, target) for n, target in targets.items()}
 
     def _review(self, number: int, target: str | None) -> TermReview:
-        uses, occurrences = list[TermUse](), self.occurrences[number] if target is not None else []
-        for each, match in zip(occurrences, self.matcher.match(occurrences, target or ""), strict=True):
-            term = each.term
-            status: TermStatus = "lost" if term.targets else "forbidden"
-            place = match.span if match else self.matcher.find_forbidden(term, target or "")
-            if match is not None:
-                status = "met" if match.is_listed else "other_form"
-            found = (target or "")[slice(*place)] if place else ""
-            uses.append(TermUse(each.span, term.source, term.targets, found, status))
+        uses = judge_terms(self.matcher, self.occurrences[number], target) if target is not None else []
         return TermReview(target, uses)
 
     def to_line(self, reviews: TermReviews) -> dict[str, object]:

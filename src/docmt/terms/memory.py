@@ -6,7 +6,7 @@ import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
@@ -19,11 +19,12 @@ from docmt.documents import Document, read_input
 from docmt.documents.input_formats import FORMATS, find_format, has_jsonl_name
 from docmt.documents.words import find_words, has_words, normalize_characters
 from docmt.formats.language_codes import format_language_tag, language_distance
-from docmt.formats.marked_text import fill, join_spaces, mark_pair, show
+from docmt.formats.marked_text import fill, join_spaces, mark_pair, remove_marks, show
 from docmt.formats.projection import Link
 from docmt.formats.readable_units import make_readable
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitPair, read_units
 from docmt.terms.glossary_files import find_language_of, iterate_xml, name_element
+from docmt.terms.version_pairs import pair_texts
 
 MAX_BYTES = 2**30
 MatchKind = Literal["", "exact", "context", "conflict"]
@@ -45,11 +46,14 @@ _SIMILAR = re.compile(r"[1-9]\d?")
 """Percentage of a match of Trados or memoQ for another source."""
 _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 """Types of properties of TMX that tell where a translation comes from."""
+_BEFORE, _TAG = re.compile(r"(?i)prev|context_prev|x-(?:context-pre|previous-source-text)"), re.compile(r"<[^>]*>")
+"""Types of properties of TMX with the sentence before, of OmegaT, Phrase, memoQ and XTM; markup in them."""
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
 _BREAKS = re.compile(r"\n"), re.compile(r"\n\s*\n")
 """What separates paragraphs of text, without and with joined lines."""
-_KEYED = ("json", "strings")
-"""Formats whose texts have keys, in any order."""
+_ALL = re.compile(r"(?s).*")
+_KEYED = {"json": re.compile(r"(?<=\.)\d+(?=\.|\Z)"), "strings": re.compile(r"(?!)")}
+"""Formats whose texts have keys, in any order, and what of a key is no name."""
 _SINGLE = ("ph", "it", "ut", "x")
 _SOME = 20
 """Languages that a message lists."""
@@ -69,10 +73,12 @@ class _Entry(NamedTuple):
     target: str
     """with marks, see `mark_pair`"""
     previous: str | None
-    """key of the sentence before; None: unknown"""
+    """key of the sentence before, without marks; None: unknown"""
     rank: int
     """2: people have reviewed it; 1; 0: of a machine"""
     date: str
+    is_bound: bool
+    """whether the file names the sentence before"""
 
 
 _Part = tuple[Unit, int, int]
@@ -87,6 +93,8 @@ class _Segment(NamedTuple):
     rank: int | None = 1
     """None: it cannot be used"""
     date: str = ""
+    before: str | None = None
+    """sentence before, where the file names it"""
 
 
 def make_key(text: str) -> str:
@@ -101,6 +109,8 @@ class Memory:
     languages: tuple[str, str] = ("", "")
     entries: Mapping[str, Sequence[_Entry]] = field(default_factory=dict, repr=False)
     """by the key of the source"""
+    is_guessed: bool = False
+    """whether sentences were paired by the order of their paragraphs"""
 
     def __len__(self) -> int:
         """Return the number of different sources."""
@@ -150,38 +160,35 @@ class Memory:
         """Return the sentences of an earlier version of a file, and of its translation.
 
         fields, protect: see `docmt.formats.units.ReadConfig`. join_lines: see `Document.from_text`. layout: lines where
-        each line of a text is a sentence. Raises DocmtError for files that cannot be read, or whose paragraphs do not
-        belong together.
+        each line of a text is a sentence. Paragraphs are paired by `pair_texts`. Raises DocmtError for files that
+        cannot be read, or whose paragraphs mostly have no certain translation.
         """
         config, paths = ReadConfig(tuple(fields), protect=tuple(protect)), (str(old), str(translation))
         codes = [code or "en" for code in languages]
         (sources, keys, _), (targets, others, pairs) = (
             _read_version(*pair, config, join_lines, layout) for pair in zip(paths, codes, strict=True)
         )
-        if keys and others:
-            by_key = dict(zip(others, targets, strict=True))
-            targets = [by_key.get(key, []) for key in keys]
         if pairs is not None:  # both sides are in the translation
             pairs = [each for each in pairs if _rank_pair(each) is not None]
             sources = [_cut(each.source, codes[0], config.protect) for each in pairs]
             targets = [_cut(each.target, codes[1], config.protect) for each in pairs]
-        paired = [_pair(*each) for each in zip(sources, targets, strict=False)]
-        uneven = sum(segments[0].rank is None for segments in paired if segments)
-        problem = "they are equal" * (sources == targets)
-        if not any(targets):
+        elif sources != targets:
+            numbers = _pair_units(keys, sources, others, targets)
+            targets = [targets[numbers[number]] if number in numbers else [] for number in range(len(sources))]
+        paired = [_pair(*each) for each in zip(sources, targets, strict=True)]
+        unsure = sum(any(each.rank is None for each in segments) for segments in paired)
+        problem = f"{unsure} of {len(sources)} paragraphs have no certain translation" * bool(unsure)
+        if pairs == [] or not sources:
             problem = "there is no finished translation"
-        elif len(sources) != len(targets):
-            problem = f"there are {len(sources)} and {len(targets)} paragraphs"
-        elif 2 * uneven > len(sources):
-            problem = f"{uneven} of {len(sources)} paragraphs have other numbers of sentences"
+        elif sources == targets:
+            problem = "they are equal"
+        elif problem and 2 * unsure <= len(sources):
+            _log.warning(f"{translation}: {problem}, and are not used")
+            problem = ""
         if problem:
             raise DocmtError(f"{old} and {translation} do not pair: {problem}. Give a file and its translation.")
-        if uneven:
-            _log.warning(
-                f"{translation}: not used: {uneven} of {len(sources)} paragraphs, with other numbers of sentences"
-            )
-        segments = [segment for segments in paired for segment in segments]
-        return cls(languages, {})._add(segments, previous="")
+        made = cls(languages, {})._add((segment for segments in paired for segment in segments), previous="")
+        return replace(made, is_guessed=pairs is None and len(set(keys)) < len(keys))
 
     def join(self, other: Memory) -> Memory:
         """Return a memory with the sentences of both."""
@@ -191,12 +198,13 @@ class Memory:
     def _add(self, segments: Iterable[_Segment], previous: str | None = None) -> Memory:
         """Return the memory with more sentences. previous: key of what is before the first one."""
         entries = defaultdict[str, dict[_Entry, None]](dict)  # each once
-        for source, target, rank, date in segments:
+        for source, target, rank, date, before in segments:
             marked = None if rank is None else mark_pair(source, target)
             key = make_key(source[0].text[source[1] : source[2]] if marked is None else marked[0])
             if marked is not None and key and marked[1].strip():
-                entries[key][_Entry(join_spaces(marked[1]), previous, rank or 0, date)] = None
-            previous = key
+                context = previous if before is None else make_key(before)
+                entries[key][_Entry(join_spaces(marked[1]), context, rank or 0, date, before is not None)] = None
+            previous = remove_marks(key)
         new = Memory(self.languages, {key: list(each) for key, each in entries.items()})
         return self.join(new) if self.entries else new
 
@@ -207,9 +215,9 @@ class Memory:
     def match(self, document: Document) -> dict[int, MemoryMatch]:
         """Return what the memory has for sentences of a document, by their numbers from 0.
 
-        Of several translations, those after the same sentence come first, then those that people have reviewed, then
-        all that are not of a machine, then the newest. If there are still several, none is used. Nor is anything for
-        a single word after another sentence.
+        Of several translations, those after the same sentence come first, then those that are for no other place, then
+        those that people have reviewed, then all that are not of a machine, then the newest. If there are still
+        several, none is used. Nor is anything for a single word after another sentence.
         """
         marked = document.marked or document.sentences
         keys = ["", *(make_key(show(each)) for each in marked)]
@@ -217,11 +225,10 @@ class Memory:
         for number, (previous, key) in enumerate(pairwise(keys)):
             if not (entries := self.entries.get(key)):
                 continue
-            in_context = [each for each in entries if each.previous == previous]
-            best = max((each.rank, each.date) for each in in_context or entries)
-            targets = {
-                make_key(each.target): each.target for each in in_context or entries if (each.rank, each.date) == best
-            }
+            in_context = [each for each in entries if each.previous == remove_marks(previous)]
+            fitting = in_context or [each for each in entries if not each.is_bound] or entries
+            best = max((each.rank, each.date) for each in fitting)
+            targets = {make_key(each.target): each.target for each in fitting if (each.rank, each.date) == best}
             if not in_context and sum(has_words(key[slice(*span)]) for span in find_words(key)) < 2:
                 continue
             if len(targets) > 1:
@@ -235,14 +242,15 @@ def _read_version(
     path: str, language: str, config: ReadConfig, join_lines: bool, layout: Literal["text", "lines"]
 ) -> tuple[list[list[_Part]], list[str], list[UnitPair] | None]:
     """Return the sentences of each paragraph of a file, their keys in a format that has keys, and the pairs in one that
-    holds both sides.
+    holds both sides. Texts of a JSON list have one key.
 
     language: of the rules for sentences.
     """
     data = read_bytes(path)
     if layout == "text" and (format := find_format(path, data)):
         file = read_units(format, data, path, config)
-        keys = [unit.id for unit in file.units] if format.name in _KEYED else []
+        index = _KEYED.get(format.name, _ALL)
+        keys = [index.sub("", unit.id) for unit in file.units]
         return [_cut(unit, language, config.protect) for unit in file.units], keys, file.list_pairs()
     if has_jsonl_name(path):
         raise DocmtError(f"{path} is JSONL: give a document and its translation, or a memory as TMX or XLIFF")
@@ -258,7 +266,24 @@ def _read_version(
         start = len(texts[-1]) + len(gap)
         texts[-1] += gap + sentence
         spans[-1].append((start, start + len(sentence)))
-    return [[(Unit(text), *span) for span in each] for text, each in zip(texts, spans, strict=True)], [], None
+    rows = [[(Unit(text), *span) for span in each] for text, each in zip(texts, spans, strict=True)]
+    return rows, [""] * len(rows), None
+
+
+def _pair_units(
+    keys: Sequence[str], sources: Sequence[Sequence[_Part]], others: Sequence[str], targets: Sequence[Sequence[_Part]]
+) -> dict[int, int]:
+    """Return the numbers of units and of their translations, which have the same keys, as far as they are sure."""
+    sides: list[defaultdict[str, list[int]]] = [defaultdict(list), defaultdict(list)]
+    for side, names in zip(sides, (keys, others), strict=True):
+        for number, key in enumerate(names):
+            side[key].append(number)
+    numbers = dict[int, int]()
+    for key, rows in sides[0].items():
+        columns = sides[1][key]
+        pairs = pair_texts([_join(sources[n]) for n in rows], [_join(targets[n]) for n in columns])
+        numbers |= {rows[one]: columns[two] for one, two in pairs.items()}
+    return numbers
 
 
 def _pair(sources: Sequence[_Part], targets: Sequence[_Part]) -> list[_Segment]:
@@ -271,7 +296,14 @@ def _pair(sources: Sequence[_Part], targets: Sequence[_Part]) -> list[_Segment]:
         targets = [(unit, start, end)]
     if len(sources) != len(targets):
         return [_Segment(each, each, None) for each in sources]
-    return [_Segment(*pair) for pair in zip(sources, targets, strict=True)]
+    sure = pair_texts(*([_join([each]) for each in side] for side in (sources, targets)))
+    pairs = enumerate(zip(sources, targets, strict=True))
+    return [_Segment(*pair, 1 if sure.get(number) == number else None) for number, pair in pairs]
+
+
+def _join(parts: Sequence[_Part]) -> str:
+    """Return the text of the sentences of a unit."""
+    return " ".join(unit.text[start:end] for unit, start, end in parts)
 
 
 def _cut(unit: Unit, language: str, protect: Sequence[str]) -> list[_Part]:
@@ -286,22 +318,26 @@ class _Variants(NamedTuple):
     """with their languages"""
     rank: int | None
     date: str = ""
+    before: Mapping[str, str] = {}
+    """by language, or for all under an empty code: the sentence before"""
 
 
 def _choose_languages(
     segments: Iterable[_Variants], languages: tuple[str, str], found: Counter[str]
 ) -> Iterator[_Segment]:
     """Yield the segments that have both languages, by how well their codes fit. found: counts the languages of all."""
-    for variants, rank, date in segments:
+    for variants, rank, date, before in segments:
         found.update([code for code, _ in variants])
-        rest, chosen = list(variants), list[_Part]()
+        rest, chosen, codes = list(variants), list[_Part](), list[str]()
         for wanted in languages:
             distances = [language_distance(code, wanted) for code, _ in rest]
             if fitting := [distance for distance in distances if distance is not None]:
-                unit = make_readable(rest.pop(distances.index(min(fitting)))[1]).unit
+                code, text = rest.pop(distances.index(min(fitting)))
+                unit = make_readable(text).unit
                 chosen.append((unit, 0, len(unit.text)))
+                codes.append(code)
         if len(chosen) == len(languages):
-            yield _Segment(chosen[0], chosen[1], rank, date)
+            yield _Segment(chosen[0], chosen[1], rank, date, before.get(codes[0], before.get("")))
 
 
 @lru_cache(1024)
@@ -343,7 +379,13 @@ def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:
             notes = [note for each in elements for note in each.iterfind("{*}prop")]
             states = [each.text or "" for each in notes if _STATES.fullmatch(each.get("type") or "")]
             states += [each.get(name) or "" for name in ("creationid", "changeid") for each in elements]
-            yield _Variants(texts, _rank(frozenset(states)), max(filter(None, dates), default=""))
+            before = {
+                find_language_of(each) if each is not unit else "": _TAG.sub("", "".join(note.itertext()))
+                for each in elements
+                for note in each.iterfind("{*}prop")
+                if _BEFORE.fullmatch(note.get("type") or "")
+            }
+            yield _Variants(texts, _rank(frozenset(states)), max(filter(None, dates), default=""), before)
 
 
 def _read_segment(segment: Any) -> Unit:

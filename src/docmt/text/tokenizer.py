@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeAlias, get_args
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import CHECKSUMS_KEY, atomic_path, file_checksums, write_error, write_text
+from docmt.core.files import CHECKSUMS_KEY, atomic_path, file_checksums, make_directory, write_text
 from docmt.core.progress import progress
 from docmt.documents.words import INVISIBLE, Span
 
@@ -136,10 +136,7 @@ class Tokenizer(ABC):
 
         The configuration, which names the kind and the files, is written last.
         """
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise write_error(directory, error) from error
+        make_directory(directory)
         files = self.files()
         for name, data in files.items():
             with atomic_path(directory / name) as temporary:

@@ -1,9 +1,9 @@
-from .custom_loop import batches as batches
-from .custom_loop import loss as loss
 from .distributed import LostProcessError as LostProcessError
 from .loop import TrainingResult as TrainingResult
+from .loop import batches as batches
 from .loop import train as train
 from .objective import drop_words as drop_words
+from .objective import loss as loss
 from .objective import smoothed_cross_entropy as smoothed_cross_entropy
 from .train_config import AdapterConfig as AdapterConfig
 from .train_config import BatchConfig as BatchConfig

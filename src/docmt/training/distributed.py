@@ -338,20 +338,13 @@ def share_file_checksums(fabric: Fabric, folder: Path) -> dict[str, str]:
     return dict(gather_shares(fabric, list(checksums.items())))
 
 
-class StopRequest:
-    """Flag that a signal asked the process to stop."""
-
-    def __init__(self) -> None:
-        self.requested = False
-
-
 @contextmanager
-def stop_on_signals() -> Iterator[StopRequest]:
-    """Make the first Ctrl-C or SIGTERM set `requested` while the block runs; a later one acts as usual.
+def stop_on_signals() -> Iterator[threading.Event]:
+    """Make the first Ctrl-C or SIGTERM set the event while the block runs; a later one acts as usual.
 
     Signals within a second count as one, as a launcher may send the same signal again.
     """
-    stop_request = StopRequest()
+    stop_request = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop_request  # handlers can only be set in the main thread
         return
@@ -365,8 +358,9 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         nonlocal first_time
-        if not stop_request.requested:
-            stop_request.requested, first_time = True, time.monotonic()
+        if not stop_request.is_set():
+            stop_request.set()
+            first_time = time.monotonic()
         elif time.monotonic() - first_time > _SAME_SIGNAL_SECONDS:
             restore()
             signal.raise_signal(number)

@@ -9,7 +9,6 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
-from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.checkpoint.model_directory import load_languages, load_model_config, load_model_tokenizer, load_model_weights
-from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
+from docmt.checkpoint.weights import check_shapes, read_weights
 from docmt.core.errors import DocmtError
 from docmt.core.settings import flatten, quote, to_mapping
 from docmt.formats.language_codes import is_same_language
@@ -41,17 +40,9 @@ _ARCHITECTURE_FIELDS = [setting.name for setting in fields(ModelConfig) if setti
 _LINEAR_FIELDS = ("feature_map", "temperature_per", "rescale_keys")
 _GATE_FIELDS = ("gate", "gate_per")
 _SUGGESTIONS = 3  # names in the message on a pattern without matches
-# Layer parts common to all families; other parts appear under their names in the model.
-_PART_NAMES = {
-    "attention.global": "self-attention over the document",
-    "cross.global": "cross-attention over the document",
-    "attention.gate": "gates",
-    "cross.gate": "gates",
-}
+_MODULE_DEPTH = 4  # parts of a name in the message on new weights
 ADAPTERS_FILE = "adapters.safetensors"
 """File of unmerged adapters and their base weights in checkpoints; the weights file has them merged."""
-RUN_MISMATCH = ("the run trains", "Copy the run directory again")
-"""Subject and advice of the errors of `check_shapes` for tensors of a run."""
 
 
 def initialize_from(
@@ -116,36 +107,14 @@ def initialize_from(
 
 
 def describe_new_weights(names: Collection[str], model: nn.Module) -> str:
-    """Return how many weights are new and where they are in the model, part by part."""
+    """Return how many weights are new, and patterns of the modules that have them."""
     tensors = model.state_dict()
     names = [name for name in names if not name.endswith(DIRECTIONS_SUFFIX)]  # random features are no weights
     total = sum(tensors[name].numel() for name in names)
-    loaded = [name for name in tensors if name not in names]
-    # A part is the largest module without loaded weights.
-    prefixes = {name[: dot.start()] for name in loaded for dot in re.finditer(r"\.", name)}
-    layers: dict[tuple[str, str], set[int]] = {}
-    for name in names:
-        path = name.split(".")
-        size = next(size for size in range(1, len(path) + 1) if ".".join(path[:size]) not in prefixes)
-        match = re.fullmatch(r"(\w+)\.(\d+)\.(.+)", ".".join(path[:size]))
-        stack, number, part = match.groups() if match else (path[0], None, ".".join(path[1:size]))
-        layers.setdefault((stack, part), set()).update([int(number)] if number else [])
-    modules: dict[str, list[str]] = {}
-    for (stack, part), numbers in layers.items():
-        module = f"{stack} layer{'s' if len(numbers) > 1 else ''} {_format_layers(numbers)}" if numbers else stack
-        labels = modules.setdefault(module, [])
-        if part and (word := _PART_NAMES.get(part, part)) not in labels:
-            labels.append(word)
-    parts = "; ".join(f"{module} ({', '.join(labels)})" if labels else module for module, labels in modules.items())
-    return f"{len(names)} new tensors ({format_weights(total)} weights): {parts}"
-
-
-def _format_layers(numbers: Collection[int]) -> str:
-    """Return layer numbers counted from 1, as ranges: {0, 1, 2, 4} -> "1-3, 5"."""
-    # Consecutive numbers have equal distances to their list indices.
-    groups = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
-    runs = [[number for _, number in group] for _, group in groups]
-    return ", ".join(f"{run[0] + 1}-{run[-1] + 1}" if len(run) > 1 else str(run[0] + 1) for run in runs)
+    # encoder.1.attention.global.query.weight -> encoder.*.attention.global
+    modules = [".".join(name.split(".")[:_MODULE_DEPTH]) for name in names]
+    patterns = dict.fromkeys(re.sub(r"\.\d+\b", ".*", module) for module in modules)
+    return f"{len(names)} new tensors ({format_weights(total)} weights): {', '.join(patterns)}"
 
 
 def format_weights(number: int) -> str:
@@ -487,6 +456,12 @@ def adapter_tensors(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str
 
 def restore_adapters(model: nn.Module, path: Path) -> None:
     """Load tensors of `adapter_tensors`. Raises DocmtError for a damaged file or one of another model."""
+    model.load_state_dict(read_run_tensors(path, adapter_tensors(model, model.state_dict())), strict=False)
+
+
+def read_run_tensors(path: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a file of a run. Raises DocmtError if it is damaged, or has other names or shapes."""
     tensors = read_weights(path)
-    check_shapes(adapter_tensors(model, model.state_dict()), read_shapes(path), path, RUN_MISMATCH)
-    model.load_state_dict(tensors, strict=False)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    check_shapes(expected, shapes, path, ("the run trains", "Copy the run directory again"))
+    return tensors

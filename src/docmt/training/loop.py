@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import shlex
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -28,12 +29,11 @@ from docmt.checkpoint.weights import WEIGHTS_FILE, average_weights, check_shapes
 from docmt.core.errors import DocmtError
 from docmt.core.logging import set_quiet
 from docmt.core.progress import progress
-from docmt.data import PreparedStore
+from docmt.data import Batch, PreparedStore
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.products import multiplies_bfloat16
 from docmt.training.distributed import (
     LostProcessError,
-    StopRequest,
     check_agreement,
     first_builds,
     is_main_process,
@@ -49,9 +49,9 @@ from docmt.training.distributed import (
     watch_processes,
 )
 from docmt.training.finetune import adopt_architecture, check_explicit_settings, initialize_from
-from docmt.training.objective import find_word_tokens
+from docmt.training.objective import find_word_tokens, model_loss
 from docmt.training.optimizer import Updater, derive_seed
-from docmt.training.reporting import RecentUpdates, TensorBoardLogger, build_card, describe_start, estimate_eta
+from docmt.training.reporting import TensorBoardLogger, build_card, describe_start
 from docmt.training.run_directory import (
     BestValidation,
     RunDirectory,
@@ -64,11 +64,13 @@ from docmt.training.run_directory import (
 from docmt.training.train_config import TrainConfig
 from docmt.training.trained_weights import choose_strategy, has_shards, is_sharded, local, save_shards
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config, prefetch, select_direction
-from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss, plain_loss
+from docmt.training.validation import DevBleu, choose_alignment, compute_dev_loss
 
 _log = logging.getLogger(__name__)
 
 _STOP_SYNC_INTERVAL = 10  # updates between exchanges of stop requests among processes
+_INTERRUPTED = "interrupted"  # the reason after a signal
+_UPDATES_PER_NOTE = 20  # between readings of the loss for the progress line on a GPU
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,23 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
         try:
             training, stop = _start(config, store, run, resume, stack)
         except DocmtError:
-            if is_main:
+            if is_main and not resume:
                 run.undo_start()  # nothing is trained yet: a corrected command must find no run directory
             raise
         return training.run_until_stopped(stop)
+
+
+def batches(store: PreparedStore, config: TrainConfig) -> Iterator[Batch]:
+    """Yield the batches of the training split in the order of `train(config)`, epoch after epoch, without end.
+
+    They are on the CPU, without word dropout and padding. `config.run` is not used. An update of `train` takes
+    `gradient_accumulation` of them from each process, but not over the end of an epoch.
+    Raises DocmtError where `train` does, for a store or a start model that does not fit.
+    """
+    store = select_direction(store, config)
+    config = replace(config, model=resolve_model_config(config, store))
+    for _, update in TrainingCorpus(store, config).iterate_updates(epoch=0, position=0):
+        yield from update
 
 
 def resolve_model_config(
@@ -135,7 +150,7 @@ def resolve_model_config(
 
 def _start(
     config: TrainConfig, store: PreparedStore, run: RunDirectory, resume: bool, stack: ExitStack
-) -> tuple[Training, StopRequest]:
+) -> tuple[Training, threading.Event]:
     """Start all processes, write the run directory and build the training.
 
     `stack` gets the log file and the signal handlers.
@@ -162,7 +177,10 @@ def _start(
     if config.compute_dtype == "bfloat16" and not multiplies_bfloat16(fabric.device):
         _log.warning("this processor has no bfloat16 instructions: --precision float32 is faster here")
     stop = stack.enter_context(stop_on_signals())
-    return Training(fabric, config, corpus, run, resume), stop
+    training = Training(fabric, config, corpus, run, resume)
+    if fabric.is_global_zero:
+        run.write_recipe(config)  # limits may differ from those of an earlier start
+    return training, stop
 
 
 def _copy_drafter(run: RunDirectory, config: TrainConfig, corpus: TrainingCorpus) -> None:
@@ -215,20 +233,18 @@ class Training:
         )
         self.gradient_norm: torch.Tensor | None = None  # of the last update, if it was measured
         self.tensorboard = TensorBoardLogger(run.tensorboard, config.tensorboard, self.state.update)
-        self.recent = RecentUpdates(fabric.device)
-        self.started_at = self.state.update, self.state.seconds
-        self.epoch_fraction = 0.0  # of the current epoch, in [0, 1)
-        self.dev_note = ""  # text for the progress line
+        self.loss_note = self.dev_note = ""  # texts for the progress line
         self.bleu: DevBleu | None = None
         if config.validation.best_by == "d_bleu" and corpus.dev is not None:
             self.bleu = DevBleu(fabric, corpus.dev, corpus.tokenizer, config.validation.beam)
 
-    def run_until_stopped(self, stop_request: StopRequest) -> TrainingResult:
+    def run_until_stopped(self, stop_request: threading.Event) -> TrainingResult:
         """Run updates with metrics, validations and checkpoints until a limit is reached; write the final model."""
         config, state = self.config, self.state
         for line in describe_start(config, self.corpus, self.model, state, self.fabric):
             _log.info("%s", line)
-        limit = config.stop.max_steps or None
+        limits = config.stop.max_steps, config.stop.max_epochs * self.corpus.count_updates(state.epoch)
+        limit = min(filter(None, limits), default=None)
         with closing(self.updates), progress("training (updates)", limit, done=state.update) as bar:
             while not (reason := self._stop_reason(stop_request)):
                 epoch_ended = self._update()
@@ -244,10 +260,10 @@ class Training:
                     self._save_snapshot()
                 if validated or due:
                     self._save_checkpoint()
-                bar.advance(1, self._progress_note(), self._estimate_eta())
+                bar.advance(1, self._progress_note())
         if state.interval.tokens:
             self._record_interval()
-        finished = not stop_request.requested
+        finished = reason != _INTERRUPTED
         if finished and state.validated != state.update:
             self._validate()
         if finished and self.corpus.dev is None and state.update not in dict(state.snapshots):
@@ -266,20 +282,18 @@ class Training:
         state, started = self.state, time.monotonic()
         plan, batches = next(self.updates)
         number = state.update + 1
-        result = self.updater.update(number, plan, batches, measure_norm=number % self.config.log_every == 0)
-        self.sums += result.sums
-        self.gradient_norm = result.gradient_norm
+        measures_norm = number % self.config.log_every == 0
+        sums, self.gradient_norm = self.updater.update(number, plan, batches, measures_norm)
+        self.sums += sums
         state.update = number
         state.epoch, state.position = (plan.epoch + 1, 0) if plan.ends_epoch else (plan.epoch, plan.position)
-        self.epoch_fraction = state.position / plan.epoch_batches
         seconds = time.monotonic() - started
-        self.recent.add(result.sums[0], plan.label_tokens, seconds)
         state.interval.tokens += plan.label_tokens
         state.interval.seconds += seconds
         state.seconds += seconds
         return plan.ends_epoch
 
-    def _stop_reason(self, stop_request: StopRequest) -> str:
+    def _stop_reason(self, stop_request: threading.Event) -> str:
         """Return why training must stop, or an empty string. All processes get the same answer."""
         stop, state = self.config.stop, self.state
         if stop.max_steps and state.update >= stop.max_steps:
@@ -288,14 +302,15 @@ class Training:
             return _format_done(state.epoch, "epoch")
         if state.best.exceeds_patience(stop.patience):
             return f"{state.best.since} validations brought no improvement"
+        interrupted = stop_request.is_set()
         time_over = bool(stop.max_minutes) and state.seconds >= 60 * stop.max_minutes
         if self.fabric.world_size > 1:
             if state.update % _STOP_SYNC_INTERVAL:
                 return ""
-            requests, times_over = sum_over_processes(self.fabric, [stop_request.requested, time_over])
-            stop_request.requested, time_over = requests > 0, times_over > 0
-        if stop_request.requested:
-            return "interrupted"
+            requests, times_over = sum_over_processes(self.fabric, [interrupted, time_over])
+            interrupted, time_over = requests > 0, times_over > 0
+        if interrupted:
+            return _INTERRUPTED
         return f"{stop.max_minutes:g} minutes are over" if time_over else ""
 
     def _record_interval(self) -> None:
@@ -475,13 +490,13 @@ class Training:
 
     def _progress_note(self) -> str:
         """Return the text beside the number of updates in the progress line."""
-        rate = f"learning rate {self.updater.learning_rate(self.state.update):.2g}"
-        return ", ".join(part for part in (self.recent.note(), rate, self.dev_note) if part)
-
-    def _estimate_eta(self) -> float | None:
-        state, (update, seconds) = self.state, self.started_at
-        pace = state.update - update, state.seconds - seconds
-        return estimate_eta(self.config.stop, state, self.epoch_fraction, pace)
+        interval, update = self.state.interval, self.state.update
+        # Reading the loss makes a GPU wait.
+        if interval.tokens and (self.fabric.device.type == "cpu" or update % _UPDATES_PER_NOTE == 0):
+            speed = interval.tokens / max(interval.seconds, 1e-9)
+            self.loss_note = f"loss {float(self.sums[0]) / interval.tokens:.3f}, {speed:,.0f} tokens/s"
+        rate = f"learning rate {self.updater.learning_rate(update):.2g}"
+        return ", ".join(part for part in (self.loss_note, rate, self.dev_note) if part)
 
     def _finish(self, reason: str) -> None:
         """Write the final model directory with the best or the averaged weights."""
@@ -499,8 +514,10 @@ class Training:
         facts = {**self._facts(), "ended_because": reason, "weights": origin}
         scores = []
         if dev is not None:
-            loss = partial(plain_loss, self.model, self.config.objective.label_smoothing)
-            dev_loss = compute_dev_loss(self.fabric, self.model, dev, loss)
+            smoothing = self.config.objective.label_smoothing
+            dev_loss = compute_dev_loss(
+                self.fabric, self.model, dev, lambda batch: model_loss(self.model, batch, smoothing)
+            )
             facts["dev_loss_of_this_model"] = f"{dev_loss.loss:.4f} (nll {dev_loss.nll:.4f} nats a token)"
             if self.bleu is not None:
                 score = self.bleu(self.model)

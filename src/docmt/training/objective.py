@@ -64,6 +64,24 @@ def batch_loss(
     return smoothed_cross_entropy(states, head.weight, labels, smoothing, head.bias, weights)
 
 
+def model_loss(
+    model: TranslationModel, batch: Batch, smoothing: float, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return summed loss and negative log-likelihood of a batch, as `batch_loss` does."""
+    return batch_loss(model, model(batch.inputs)[: batch.tokens], batch.labels, smoothing, weights)  # without padding
+
+
+def loss(model: TranslationModel, batch: Batch, label_smoothing: float = 0.1) -> Tensor:
+    """Return the loss [] that `train` minimizes, in nats per label token, with gradients; without `weighted_words`.
+
+    Of several batches, `train` takes the mean over all their label tokens: that of losses times `batch.tokens`.
+    Its logits [T, V] are never stored as a whole (`smoothed_cross_entropy`). Dropout is on in training mode.
+    """
+    batch = pad_batch(batch, model.config).to(model.device)
+    total, _ = model_loss(model, batch, label_smoothing)
+    return total / batch.tokens
+
+
 class BatchLoss(nn.Module):
     """Module whose output is the loss, so that wrappers (gradient exchange, precision) cover all of it."""
 
@@ -84,8 +102,7 @@ class BatchLoss(nn.Module):
         """
         batch = read_batch()
         weights = self.token_weights[batch.labels] if self.model.training and self.token_weights is not None else None
-        states = self.model(batch.inputs)[: batch.tokens]  # without those of padding
-        return batch_loss(self.model, states, batch.labels, self.smoothing, weights)
+        return model_loss(self.model, batch, self.smoothing, weights)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,12 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from docmt.checkpoint.weights import check_shapes, read_shapes, read_weights
 from docmt.data import Batch
 from docmt.model import TranslationModel
 from docmt.model.contexts import AttentionContext
 from docmt.model.layers import Layer
 from docmt.training.distributed import raise_together
-from docmt.training.finetune import RUN_MISMATCH, build_parameter_groups
+from docmt.training.finetune import build_parameter_groups, read_run_tensors
 from docmt.training.objective import BatchLoss, drop_words, pad_batch
 from docmt.training.train_config import TrainConfig
 from docmt.training.trained_weights import TrainedWeights, check_shards, copy_like, has_shards, load_shards, whole
@@ -62,16 +60,6 @@ def _checkpointed_forward(
         return forward(x, context)
     result: Tensor = checkpoint(forward, x, context, use_reentrant=False)
     return result
-
-
-@dataclass(frozen=True)
-class UpdateResult:
-    """Sums and gradient norm of an update, from before the weights changed."""
-
-    sums: Tensor
-    """[2] float64: loss and negative log-likelihood in nats, summed over the label tokens of all processes"""
-    gradient_norm: Tensor | None
-    """norm of the gradient of the mean loss before clipping; None if neither clipping nor a log needs it"""
 
 
 class Updater:
@@ -145,8 +133,12 @@ class Updater:
 
     def update(
         self, number: int, plan: UpdatePlan, batches: Sequence[Batch], measure_norm: bool = False
-    ) -> UpdateResult:
+    ) -> tuple[Tensor, Tensor | None]:
         """Make update `number` (counted from 1) with the gradient of the loss per label token of all its batches.
+
+        Return loss and negative log-likelihood in nats [2], float64, summed over the label tokens of all processes; and
+        the norm of the gradient of the mean loss before clipping, None if neither clipping nor `measure_norm` needs it.
+        All are from before the weights changed.
 
         Random numbers depend on seed, update and batch alone, so neither resuming nor another number of processes
         changes them.
@@ -179,7 +171,7 @@ class Updater:
         if masters is not None:
             masters.copy_to_model()
         self.optimizer.zero_grad()
-        return UpdateResult(sums, norm)
+        return sums, norm
 
     def _prepare(self, batch: Batch, epoch: int) -> Batch:
         """Return a batch with word dropout at the rate of the epoch, padded, on the device."""
@@ -227,9 +219,7 @@ def optimizer_tensors(trainable: Mapping[str, nn.Parameter], optimizer: torch.op
 
 def restore_optimizer(trainable: Mapping[str, nn.Parameter], optimizer: torch.optim.Optimizer, path: Path) -> None:
     """Load tensors of `optimizer_tensors`. Raises DocmtError for a damaged file or one of another model."""
-    tensors = read_weights(path)
-    check_shapes(optimizer_tensors(trainable, optimizer), read_shapes(path), path, RUN_MISMATCH)
-    set_optimizer_state(trainable, optimizer, tensors)
+    set_optimizer_state(trainable, optimizer, read_run_tensors(path, optimizer_tensors(trainable, optimizer)))
 
 
 def set_optimizer_state(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from lightning_fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 
 from docmt.checkpoint.model_directory import DRAFTER_FOLDER, ModelCard, find_model, load_languages
 from docmt.checkpoint.model_names import load_licence
@@ -25,7 +23,6 @@ from docmt.training.trained_weights import is_sharded
 from docmt.training.training_corpus import BatchedSplit, TrainingCorpus
 
 _log = logging.getLogger(__name__)
-_WINDOW = 20  # updates
 _NOT_LOGGED = ("update", "epoch", "seconds", "best")
 
 
@@ -111,52 +108,6 @@ def build_card(
         scores=scores,
         license=licence,
     )
-
-
-class RecentUpdates:
-    """Loss and speed of the last updates. Reading a loss makes a GPU wait, so it is read once a window there."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._updates_per_reading = 1 if device.type == "cpu" else _WINDOW  # updates between readings of the loss
-        self._sums: deque[tuple[float, int, float]] = deque(maxlen=_WINDOW // self._updates_per_reading)
-        self._reset()
-
-    def _reset(self) -> None:
-        self._loss: Tensor | float = 0.0
-        self._updates, self._tokens, self._seconds = 0, 0, 0.0
-
-    def add(self, loss: Tensor, tokens: int, seconds: float) -> None:
-        """Add an update: its loss [] summed over its label tokens, in nats, and its duration."""
-        self._loss = self._loss + loss
-        self._updates, self._tokens, self._seconds = self._updates + 1, self._tokens + tokens, self._seconds + seconds
-        if self._updates == self._updates_per_reading:
-            self._sums.append((float(self._loss), self._tokens, self._seconds))
-            self._reset()
-
-    def note(self) -> str:
-        """Return means over the window as text; empty before the first reading."""
-        loss, tokens, seconds = (sum(column) for column in zip(*self._sums, strict=True)) if self._sums else (0, 0, 0)
-        return f"loss {loss / tokens:.3f}, {tokens / max(seconds, 1e-9):,.0f} tokens/s" if tokens else ""
-
-
-def estimate_eta(stop: StopConfig, state: TrainingState, epoch_done: float, pace: tuple[int, float]) -> float | None:
-    """Return the seconds until the nearest predictable limit, or None if unknown.
-
-    epoch_done: share of the current epoch in [0, 1). pace: number of recent updates and their seconds.
-    """
-    updates, seconds = pace
-    if not updates:
-        return None
-    per_update = seconds / updates
-    estimates = []
-    if stop.max_steps:
-        estimates.append((stop.max_steps - state.update) * per_update)
-    epochs = state.epoch + epoch_done
-    if stop.max_epochs and epochs:
-        estimates.append((stop.max_epochs / epochs - 1) * state.update * per_update)
-    if stop.max_minutes:
-        estimates.append(60 * stop.max_minutes - state.seconds)
-    return max(min(estimates), 0.0) if estimates else None
 
 
 class TensorBoardLogger:

@@ -28,6 +28,7 @@ from docmt.core.files import (
     find_leftovers,
     json_checksum,
     lock_directory,
+    make_directory,
     read_bytes,
     read_json,
     stored_checksums,
@@ -196,8 +197,6 @@ class RunDirectory:
         self.model = path / RUN_MODEL
         self.drafter = path / DRAFTER_FOLDER
         self.tensorboard = path / "tensorboard"
-        self._created: list[Path] = []  # by this process, in order
-        self._earlier_recipe: str | None = None
 
     def snapshot_path(self, update: int) -> Path:
         """Return the checkpoint directory of the weights after `update`."""
@@ -212,11 +211,7 @@ class RunDirectory:
         """
         check = partial(self.check_resumable, config) if resume else self._check_new
         check()  # before anything is written
-        try:
-            self._created += [path for path in (self.path, self.path / LOCK_FILE) if not path.exists()]
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise write_error(self.path, error) from error
+        make_directory(self.path)
         with lock_directory(self.path, f"the run {self.path} is being trained"):
             check()  # another process may have changed it until now
             yield
@@ -237,31 +232,22 @@ class RunDirectory:
             raise DocmtError(f"the run directory {self.path} already exists: {hint}choose another --run")
 
     def prepare(self, config: TrainConfig) -> None:
-        """Write the recipe into a claimed run, and repair what a kill left half-written."""
-        try:
-            self._created += [path for path in (self.recipe, self.checkpoints, self.drafter) if not path.exists()]
-            self.checkpoints.mkdir(parents=True, exist_ok=True)
-            for folder in (self.checkpoints, self.path):
-                finish_interrupted_swaps(folder)
-            if self.recipe.exists():
-                self._earlier_recipe = self.recipe.read_text(encoding="utf-8")
+        """Write the recipe into a claimed run that has none, and repair what a kill left half-written."""
+        make_directory(self.checkpoints)
+        for folder in (self.checkpoints, self.path):
+            finish_interrupted_swaps(folder)
+        if not self.recipe.exists():
             self.write_recipe(config)
-        except OSError as error:
-            raise write_error(self.path, error) from error
 
     def undo_start(self) -> None:
-        """Undo the changes of this process to a run without training so far, as far as possible."""
-        if self._earlier_recipe is not None:
+        """Remove the files of a new run that did not start, as far as possible."""
+        for path in (self.recipe, self.log, self.path / LOCK_FILE):
             with suppress(OSError):
-                write_text(self.recipe, self._earlier_recipe)
-        for path in reversed(self._created):
-            with suppress(OSError):
-                if path == self.drafter:
-                    shutil.rmtree(path)
-                elif path.is_dir():
-                    path.rmdir()  # fails if others have put files there
-                else:
-                    path.unlink()
+                path.unlink(missing_ok=True)
+        for path in (self.checkpoints, self.drafter):
+            shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):  # fails if others have put files there
+            self.path.rmdir()
 
     def check_resumable(self, config: TrainConfig) -> None:
         """Raise DocmtError if the run is missing or has another configuration."""
@@ -278,7 +264,6 @@ class RunDirectory:
 
     def copy_drafter(self, drafter: Path) -> None:
         """Copy the model that writes drafts into the run. Raises DocmtError if it is damaged."""
-        self._created.append(self.drafter)
         with atomic_directory(self.drafter) as temporary:
             copy_model(drafter, temporary)
 
@@ -329,7 +314,6 @@ class RunDirectory:
         """Append log messages of docmt to the log file while the block runs."""
         logger = logging.getLogger("docmt")
         try:
-            self._created += [] if self.log.exists() else [self.log]
             handler = _LogFile(self.log, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise write_error(self.log, error) from error
@@ -362,7 +346,9 @@ class _LogFile(logging.FileHandler):
 def read_recipe(path: Path, run: Path) -> dict[str, Any]:
     """Return the configuration stored in a run. Raises DocmtError if it is missing or damaged."""
     if not path.exists():
-        raise DocmtError(f"there is no run to resume in {run} ({path.name} is missing): leave out --resume")
+        raise DocmtError(
+            f"there is no run to resume in {run} ({path.name} is missing): name a run directory, or leave out --resume"
+        )
     check_regular(path)
     try:
         values = read_yaml(path)

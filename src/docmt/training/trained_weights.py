@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from lightning_fabric import Fabric
@@ -22,7 +22,7 @@ from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader
-from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import DeviceMesh
@@ -160,9 +160,11 @@ class TrainedWeights:
         Sharded ones are collected, for which every process must call this. Only the first process gets them, unless
         `everywhere`.
         """
-        state = self.full_precision()
         if self.is_sharded:
-            state = collect(state, everywhere)
+            options = StateDictOptions(full_state_dict=True, cpu_offload=not everywhere)
+            state: Mapping[str, Any] = get_model_state_dict(self.model, options=options)
+        else:
+            state = self.full_precision()
         return merge_adapters(self.model, state) if state else {}
 
     def files(self) -> dict[str, dict[str, Tensor]]:
@@ -262,21 +264,6 @@ def local(tensor: Tensor) -> Tensor:
     """Return the part of a tensor in this process."""
     result: Tensor = tensor.to_local() if isinstance(tensor, DTensor) else tensor
     return result
-
-
-def collect(tensors: Mapping[str, Tensor], everywhere: bool) -> dict[str, Tensor]:
-    """Return whole tensors: in every process if `everywhere`, otherwise in the first one alone, on the CPU.
-
-    Every process must call it. The other processes then get an empty mapping.
-    """
-    collected: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        complete = whole(tensor.detach())
-        if everywhere:
-            collected[name] = complete
-        elif torch.distributed.get_rank() == 0:
-            collected[name] = complete.cpu()
-    return collected
 
 
 def has_shards(checkpoint: Path) -> bool:

@@ -29,8 +29,6 @@ from docmt.model.families import FAMILIES
 from docmt.text import SpecialTokens, Tokenizer
 from docmt.training.train_config import TrainConfig
 
-_CHECKED_AT_ONCE = 1 << 20  # tokens
-
 
 class BatchedSplit:
     """Split of a store, cut into instances and planned into batches."""
@@ -47,7 +45,6 @@ class BatchedSplit:
         self.labelled = options.labelled_sentences
         self.boundaries = FAMILIES[model.family].boundary_tokens(model)
         self.references = training and options.context_spec().references
-        self._check_token_ids(SpecialTokens(model.source_vocabulary_size or specials.vocabulary_size))
         share = config.batches.train_share if training else 1.0
         documents = max(round(share * store.num_documents), 1)
         offsets = store.document_offsets[: documents + 1]
@@ -79,26 +76,18 @@ class BatchedSplit:
         source, target, *drafts = lengths
         limited = [source, target if model.limits_target else source, *drafts]
         if model.restarts_positions:
-            sentences = np.arange(len(source))
             context_spec = model.system_options.context_spec()
             before = context_spec.source_context if context_spec.joined_context else 0
-            checks = [
-                ("sentence", np.max(limited, axis=0) + self.boundaries.max_per_sentence, sentences),
-                (
-                    f"context of {before} sentences before sentence",
-                    context_lengths(source, document_offsets, before),
-                    sentences,
-                ),
-            ]
+            sizes = np.max(limited, axis=0) + self.boundaries.max_per_sentence
+            sizes = np.maximum(sizes, context_lengths(source, document_offsets, before))
+            kind, sentences = "context of sentence" if before else "sentence", np.arange(len(source))
         else:
             extra = max(self.boundaries.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)  # beyond those in lengths
             instances = self.instances
             sizes = instance_lengths(instances, *limited) + extra * (instances.last - instances.before)
-            checks = [("instance that begins with sentence", sizes, instances.first)]
-        for kind, sizes, sentences in checks:
-            index = int(sizes.argmax())
-            if sizes[index] <= limit:
-                continue
+            kind, sentences = "instance that begins with sentence", instances.first
+        index = int(sizes.argmax())
+        if sizes[index] > limit:
             document, number = locate_sentence(int(sentences[index]), document_offsets)
             raising = "" if config.initialize_from else "raise it, choose model.position_encoding sinusoidal, "
             raise DocmtError(
@@ -106,19 +95,6 @@ class BatchedSplit:
                 f"has {sizes[index]} tokens, but model.max_positions is {limit}: {raising}lower model.instance_tokens, "
                 "or leave out longer sentences"
             )
-
-    def _check_token_ids(self, source_specials: SpecialTokens) -> None:
-        """Raise DocmtError if a token file has ids outside of the vocabulary."""
-        source, target = self.store.sides
-        columns = [(source, self.store.source, source_specials), (target, self.store.target, self.specials)]
-        for name, column, specials in [*columns, ("draft", self.drafts, self.specials)]:
-            tokens = column.tokens if column is not None else np.empty(0)
-            blocks = (tokens[start : start + _CHECKED_AT_ONCE] for start in range(0, len(tokens), _CHECKED_AT_ONCE))
-            if any(int(block.min()) < specials.unk or int(block.max()) >= specials.eod for block in blocks):
-                raise DocmtError(
-                    f"{self.store.directory / f'{name}_tokens.npy'} is damaged (it has ids outside of the vocabulary): "
-                    "run `docmt prepare` again to write the store anew"
-                )
 
     def build_batch(self, indices: Indices) -> Batch:
         """Return the batch of these instances, on the CPU."""

@@ -31,7 +31,6 @@ from docmt.model import TranslationModel
 from docmt.model.transformer import evaluation_mode
 from docmt.text import SpecialTokens, Tokenizer
 from docmt.training.distributed import gather_shares, sum_over_processes
-from docmt.training.objective import batch_loss
 from docmt.training.training_corpus import BatchedSplit
 
 _log = logging.getLogger(__name__)
@@ -49,12 +48,7 @@ class DevLoss:
 
 
 LossFunction = Callable[[Batch], tuple[Tensor, Tensor]]
-"""Function of a batch: its summed loss and negative log-likelihood, as of `objective.batch_loss`."""
-
-
-def plain_loss(model: TranslationModel, smoothing: float, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return summed label-smoothed loss and negative log-likelihood of a batch."""
-    return batch_loss(model, model(batch.inputs), batch.labels, smoothing)
+"""Function of a batch: its summed loss and negative log-likelihood, as of `objective.model_loss`."""
 
 
 @torch.no_grad()

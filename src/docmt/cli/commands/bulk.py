@@ -64,6 +64,8 @@ class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
     """language code for sentence segmentation (default: that of the model, or en)"""
     swap: bool = False
     """write translations as source and documents as target, to train the other direction (back-translation)"""
+    consistent: bool = False
+    """translate what a document repeats as it mostly does"""
     samples: int = option(1, range=(1, 1000))
     """translations of each document by --search.sampling"""
     shard_tokens: int = option(100_000, range=(1, MANY))
@@ -167,7 +169,7 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
         language,
         options.swap,
         protect=options.patterns,
-        has_terms=bool(options.terms),
+        has_terms=bool(options.terms or options.consistent),
         has_memory=bool(options.memory),
     )
     kind = choose_kind(paths, rows, FileConfig(*languages, language, protect=rows.protect)) if paths else None
@@ -209,4 +211,4 @@ def _settings(translator: DocumentTranslator, options: BulkOptions) -> dict[str,
     """Return what the workers of a job must agree on, by its names in messages."""
     names = ("precision", "batch_tokens", "language", *_OF_ROWS, "shard_tokens")
     others = {format_flag(name): getattr(options, name) for name in names}
-    return {**translator.settings, **others}
+    return {**translator.settings, **others, "--consistent": options.consistent or None}

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
@@ -42,8 +41,6 @@ _MAX_IN_PAGE = 1000
 """Findings of each kind in the HTML page."""
 _MAX_SENTENCES = 3
 """Sentences of a finding in the terminal."""
-_KIND_OF_LIMIT = {"similarity": "duplicate", "copied_share": "untranslated"}
-"""Kind of finding for limits whose names do not begin with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,15 +98,13 @@ def run(arguments: Sequence[str]) -> int:
 
 def _report(options: CheckOptions) -> CheckReport:
     """Return the report on the translation."""
-    from docmt.checking import check_documents, read_translation
+    from docmt.checking import check_files
 
-    target = Path(options.target) if options.target else None
     config = replace(options.check, protect=options.patterns)
-    translation = read_translation(Path(options.source), target, options.layout, config)
-    with progress("checking", sum(map(len, translation.documents))) as bar:
+    with progress("checking (sentences)") as bar:
         kinds = options.only or tuple(KINDS)
-        return check_documents(
-            translation.documents, config, kinds=kinds, on_progress=bar.advance, earlier=translation.findings
+        return check_files(
+            options.source, options.target, config, layout=options.layout, kinds=kinds, on_progress=bar.advance
         )
 
 
@@ -124,25 +119,15 @@ def _check(options: CheckOptions) -> None:
         raise DocmtError(
             "--show is for the terminal, but standard output gets JSON or HTML: name a file, or leave --show out"
         )
-    _check_limits(options)
-    check_outputs(options.json, options.html, inputs=[options.source, options.target])
-    for path in filter(None, (options.source, options.target)):
-        check_regular(path, "it is read more than once, but is")
-
-
-def _check_limits(options: CheckOptions) -> None:
-    """Raise DocmtError for a threshold of a kind that is not checked."""
     for name in changed(options.check, *vars(CheckConfig())) if options.only else ():
-        if (kind := limited_kind(name)) and kind not in options.only:
+        kind = name.partition("_")[0]  # thresholds begin with their kind
+        if kind in KINDS and kind not in options.only:
             raise DocmtError(
                 f"{format_flag(f'check.{name}')} is for findings of kind {kind}, which is not checked: add it to --only"
             )
-
-
-def limited_kind(limit: str) -> str:
-    """Return the kind of finding that a limit is for, or an empty string if it is for all."""
-    kind = _KIND_OF_LIMIT.get(limit, limit.partition("_")[0])
-    return kind if kind in KINDS else ""
+    check_outputs(options.json, options.html, inputs=[options.source, options.target])
+    for path in filter(None, (options.source, options.target)):
+        check_regular(path, "it is read more than once, but is")
 
 
 def _print(report: CheckReport, most: int) -> None:

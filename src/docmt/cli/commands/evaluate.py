@@ -21,7 +21,6 @@ examples:
 from __future__ import annotations
 
 import logging
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -29,9 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.checking.languages import detect_language
-from docmt.cli.alignment_errors import report_alignment_errors
 from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
-from docmt.cli.evaluation_reports import ReportOptions, ScoredTexts, report_answers, write_reports
+from docmt.cli.evaluation_reports import ReportOptions, report_alignment_errors, report_answers, write_reports
 from docmt.cli.model_arguments import (
     ModelOptions,
     ProtectOptions,
@@ -55,23 +53,13 @@ from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import Corpus, read_reference
 from docmt.engines import is_endpoint
-from docmt.evaluation import (
-    Evaluation,
-    ExternalConfig,
-    ExternalScore,
-    MetricConfig,
-    PositionScores,
-    SignificanceConfig,
-    compare,
-    group_by_unit,
-    score_externally,
-    scores_by_position,
-)
-from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES
-from docmt.evaluation.metrics import check_document_counts, read_aligned_documents
+from docmt.evaluation import compare, scores_by_position
+from docmt.evaluation.external import ExternalConfig, ExternalScore, score_externally
+from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES, MetricConfig
+from docmt.evaluation.metrics import Evaluation, check_document_counts, group_by_unit, read_aligned_documents
 from docmt.evaluation.output_alignment import Documents, Ranges
-from docmt.evaluation.significance import check_can_resample
-from docmt.evaluation.system_scores import Sides, score_system
+from docmt.evaluation.significance import Comparison, PositionScores, SignificanceConfig, check_can_resample
+from docmt.evaluation.source_scores import score_system
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher
 
@@ -94,8 +82,6 @@ class ScoredSystem:
     """file for the translations of a model; empty: none"""
     hypotheses: Documents | None = None
     """[D] sentences of each document, empty where the model failed; None before the translation"""
-    sides: Sides | None = None
-    """scored documents in pairs of sentences or of aligned units, if the source is read and there are pairs"""
     instances: Ranges | None = None
     """[D] ranges of sentences that a model translated separately"""
     miscounted: Sequence[int] = ()
@@ -104,22 +90,14 @@ class ScoredSystem:
     """indices of documents without translation"""
     report: Report = field(default_factory=Report)
     """warnings and failures of the translation"""
+    external: ExternalScore | None = None
+    """score of the external metric"""
 
-    def evaluate(self, command: EvaluateRun, documents: Sequence[int], sources: Documents) -> Evaluation:
-        """Score some documents, given by index. sources: of these, if anything needs them."""
-        texts = [self.hypotheses or [], *command.references]
-        hypotheses, *references = ([side[number] for number in documents] for side in texts)
-        instances = None
-        if command.metrics.unit == "instance" and self.instances is not None:
-            instances = [self.instances[number] for number in documents]
-        evaluation, self.sides = score_system(
-            *(sources, hypotheses, references, command.metrics),
-            matcher=command.matcher,
-            languages=command.languages if sources else ("", ""),
-            instances=instances,
-            miscounted=sum(self.miscounted[number] for number in documents) if self.miscounted else 0,
-        )
-        return evaluation
+    def describe(self, options: EvaluateOptions) -> dict[str, Any]:
+        """Return what its scores come from, and that of the external metric, as JSON values."""
+        of_model = {"beam": options.search.beam, "warnings": self.report.counts()}
+        external = {"external": self.external and self.external.to_json()}
+        return (of_model if self.is_model else dict.fromkeys(of_model)) | external
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,16 +175,16 @@ def parser() -> Parser[EvaluateOptions]:
 
 @dataclass
 class EvaluateRun:
-    """One call of the command: options, systems, and a test set of D documents.
-
-    corpus: documents to translate; empty if no system is a model.
-    """
+    """One call of the command: options, systems, and a test set of D documents."""
 
     options: EvaluateOptions
     systems: Sequence[ScoredSystem]
     corpus: Sequence[ParallelDocument]
+    """[D] documents to translate; empty if no system is a model"""
     references: list[Corpus]
     """[D] documents of each reference"""
+    sources: Sequence[tuple[str, Sequence[str]]] = ()
+    """[D] ids and source sentences, if anything needs them"""
     matcher: TermMatcher | None = None
     """of the glossaries, if there are any"""
 
@@ -220,25 +198,32 @@ class EvaluateRun:
             )
         return read_aligned_documents(path, reference, self.references[0])
 
-    def complete_documents(self) -> list[int]:
-        """Return the indices of the documents that every system has translated."""
+    def read_sources(self) -> Sequence[tuple[str, Sequence[str]]]:
+        """Return ids and source sentences. Raises DocmtError if pairs are needed, and the reference has others."""
+        path, reference = str(self.options.source), self.references[0]
+        pairs = [(document.id, document.source) for document in self.corpus]
+        sources = pairs or list(read_documents(Path(path), "source"))
+        check_document_counts(len(sources), len(reference), path, next(iter(self.options.reference), ""))
+        needed = self.options.needs_source
+        if needed and [len(sentences) for _, sentences in sources] != list(map(len, reference)):
+            raise DocmtError(
+                f"{path} has other sentences than the reference, but {needed} needs pairs: give files with a line of "
+                "the one for each line of the other"
+            )
+        return sources
+
+    def leave_out_failed(self) -> int:
+        """Leave out the documents that some system could not translate, and return their number."""
         failed = frozenset[int]().union(*(system.failed for system in self.systems))
-        return [number for number in range(len(self.references[0])) if number not in failed]
 
-    def read_sources(self) -> list[tuple[str, Sequence[str]]]:
-        """Return the ids and source sentences of the documents that every system has translated."""
-        corpus = [(document.id, document.source) for document in self.corpus]
-        documents = corpus or list(read_documents(Path(str(self.options.source)), "source"))
-        counts = len(documents), len(self.references[0])
-        check_document_counts(*counts, str(self.options.source), next(iter(self.options.reference), ""))
-        return [documents[number] for number in self.complete_documents()]
+        def select(values: Any) -> Any:
+            return values and [value for number, value in enumerate(values) if number not in failed]
 
-    def read_scored_texts(self) -> ScoredTexts:
-        """Return the documents that every system has translated."""
-        numbers = self.complete_documents()
-        systems = {system.name: system.hypotheses or [] for system in self.systems}
-        made = {name: [texts[number] for number in numbers] for name, texts in systems.items()}
-        return ScoredTexts(self.read_sources(), [self.references[0][number] for number in numbers], made)
+        self.references, self.sources = list(map(select, self.references)), select(self.sources)
+        for system in self.systems:
+            system.hypotheses, system.instances = select(system.hypotheses), select(system.instances)
+            system.miscounted = select(system.miscounted)
+        return len(failed)
 
     @cached_property
     def metrics(self) -> MetricConfig:
@@ -253,21 +238,9 @@ class EvaluateRun:
         for system in self.systems:
             if system.is_model:
                 return read_languages(system.path)
-        sides = [sentences for _, sentences in self.read_sources()], self.references[0]
+        sides = [sentences for _, sentences in self.sources], self.references[0]
         source, target = (detect_language([text for document in side for text in document]) for side in sides)
         return source, self.options.metrics.language or target
-
-    def paired_sources(self) -> Documents:
-        """Return the source, if anything needs it. Raises DocmtError if it has other sentences than the reference."""
-        if not self.options.needs_source:
-            return []
-        sources = [sentences for _, sentences in self.read_sources()]
-        if list(map(len, sources)) != [len(self.references[0][number]) for number in self.complete_documents()]:
-            raise DocmtError(
-                f"{self.options.source} has other sentences than the reference, but {self.options.needs_source} needs "
-                "pairs: give files with a line of the one for each line of the other"
-            )
-        return sources
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -283,25 +256,21 @@ def run(arguments: Sequence[str]) -> int:
         return report_alignment_errors(options, {system.name: system.path for system in systems})
     _check(options, systems)
     command = _read(options, systems)
-    try:
-        _translate(command)
-        return _score(command)
-    except KeyboardInterrupt:
-        _log_how_to_continue(command)
-        raise
+    _translate(command)
+    return _score(command)
 
 
 def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     """Raise DocmtError for missing inputs and for outputs that cannot be written."""
     models = [system.path for system in systems if system.is_model]
     files = [system.path for system in systems if not system.is_model]
-    several, protocol, metric = len(systems) > 1, options.metrics.protocol, options.external.command
+    several, protocol = len(systems) > 1, options.metrics.protocol
     model_options = ["output", "device", "precision", "batch_tokens", "protect"]
     model_options += [] if options.needs_source or options.report_files else ["source"]
     if not models and (unused := changed(options, *model_options, "search", "context")):
         names = ", ".join(format_flag(name) for name in unused)
         _log.warning(f"{names}: no effect, because only files are scored")
-    if metric:
+    if options.external.command:
         options.external.arguments()
     model, file = (next(iter(paths), "") for paths in (models, files))
     unit = f"protocol {protocol}" if protocol else "unit instance"
@@ -312,7 +281,6 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
             file and options.metrics.unit == "instance",
             f"{file} is a file, which has no instances: score only models with --metrics.{unit}",
         ),
-        (metric and several, "--external.command scores one system: run the command for each of them"),
         (
             options.needs_source and not options.source,
             f"{options.needs_source} needs --source beside --hypothesis: name the file that was translated",
@@ -348,6 +316,8 @@ def _read(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> Evaluate
     first = [document.target for document in corpus] or read_reference(Path(options.reference[0]))
     command = EvaluateRun(options, systems, corpus, [first])
     command.references += map(command.read, options.reference[1:])
+    if options.needs_source or options.report_files:
+        command.sources = command.read_sources()
     if options.glossaries:
         command.matcher = TermMatcher(Glossary.read(*options.glossaries, languages=command.languages))
     if len(systems) > 1:
@@ -373,10 +343,10 @@ def _translate(command: EvaluateRun) -> None:
             _log.info(f"translating with {system.name}")
         names = [f"{system.name}: " * several + document_name(source, document) for document in command.corpus]
         translator = load_engine(options, system.path)
-        system.hypotheses = translate_corpus(translator, system, command.corpus, options.metrics.unit, names)
+        translate_corpus(translator, system, command.corpus, options.metrics.unit, names)
         log_use(translator)
         if system.output:
-            write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses))
+            write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses or []))
 
 
 def cut_units(translator: Any, document: ParallelDocument) -> list[tuple[int, int]]:
@@ -397,29 +367,26 @@ def translate_corpus(
     corpus: Sequence[ParallelDocument],
     unit: str,
     names: Sequence[str],
-) -> Documents:
-    """Return the translation of every document. Failed documents are empty, and added to the report of the system.
+) -> None:
+    """Translate every document. Failed documents are empty, and added to the report of the system.
 
     unit: "instance" or "document", which is translated separately. names: names of the documents for messages.
     """
-    if unit == "instance" and is_endpoint(system.path):
-        raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
     is_cut = unit == "instance"
-    instances = [cut_units(translator, each) if is_cut else [(0, len(each.source))] for each in corpus]
-    sources = [group_by_unit([document.source], [ranges]) for document, ranges in zip(corpus, instances, strict=True)]
+    if is_cut and is_endpoint(system.path):
+        raise DocmtError(f"{system.path} is a server, which has no instances: leave --metrics.unit instance out")
+    system.instances = [cut_units(translator, each) if is_cut else [(0, len(each.source))] for each in corpus]
+    sources = [group_by_unit([each.source], [ranges]) for each, ranges in zip(corpus, system.instances, strict=True)]
     results = map_or_report(sources, names, partial(_translate_units, translator), system.report.failures)
-    hypotheses, miscounted = [], []
-    for name, document, units, ranges in zip(names, corpus, results, instances, strict=True):
-        hypotheses.append([""] * len(document.source))
-        miscounted.append(0)
-        if units is not None:
-            hypotheses[-1] = [sentence for unit in units for sentence in unit.document.sentences]
-            miscounted[-1] = sum(len(unit.miscounted) for unit in units)
-            for translation, (first, _) in zip(units, ranges, strict=True):
-                system.report.add_warnings(name, translation, first)
-    system.instances, system.miscounted = instances, miscounted
+    system.hypotheses = [
+        [sentence for unit in units for sentence in unit.document.sentences] if units else [""] * len(document.source)
+        for document, units in zip(corpus, results, strict=True)
+    ]
+    system.miscounted = [sum(len(unit.miscounted) for unit in units or ()) for units in results]
     system.failed = frozenset(number for number, units in enumerate(results) if units is None)
-    return hypotheses
+    for name, units, ranges in zip(names, results, system.instances, strict=True):
+        for translation, (first, _) in zip(units or (), ranges, strict=False):
+            system.report.add_warnings(name, translation, first)
 
 
 def _translate_units(
@@ -434,103 +401,95 @@ def _translate_units(
 def _score(command: EvaluateRun) -> int:
     """Score all systems on the documents that all have translated. Write the scores and return the exit status."""
     _warn_about_equal_systems(command)
-    options, report, total = command.options, Report(), len(command.references[0])
-    documents = command.complete_documents()
-    several, evaluations = len(command.systems) > 1, dict[str, Evaluation]()
-    for system in command.systems:
+    options, systems, report = command.options, command.systems, Report()
+    total, several = len(command.references[0]), len(systems) > 1
+    for system in systems:
         report.merge(system.report)
-    if documents:
+    left_out = command.leave_out_failed()
+    if total > left_out:
         try:
-            sources = command.paired_sources()
-            with progress("scoring (systems)", len(command.systems)) as bar:
-                for system in command.systems:
-                    evaluations[system.name] = system.evaluate(command, documents, sources)
-                    bar.advance()
-            format_scores = _compare_systems if several else _format_single_system
-            values, lines, page = format_scores(command, evaluations, report.failures)
-            if options.by_position and (positions := _score_by_position(options, evaluations, report.failures)):
-                values["by_position"] = positions.to_json()
-                lines.append(f"\n{positions.format()}")
+            evaluations = _evaluate_systems(command, report.failures)
+            comparison = compare(evaluations, options.significance) if several else None
+            values = _collect_values(command, evaluations, comparison) | {"left_out": left_out}
+            remark = "as not every system could translate them" if several else "as they could not be translated"
+            remark = f"{left_out} of {total} documents left out{' of all scores' * several}, {remark}" * bool(left_out)
+            page = comparison.to_markdown() + f"- {remark}\n" * bool(left_out) if comparison else ""
+            positions = _score_by_position(options, evaluations, report.failures) if options.by_position else None
+            values |= {"by_position": positions.to_json()} if positions else {}
             write_results(options, values, page)
-            print_table(options, "\n".join(filter(None, lines)))
-            write_reports(options, command.read_scored_texts, evaluations)
+            external = "" if several or systems[0].external is None else systems[0].external.format()
+            table = comparison.format() if comparison else evaluations[systems[0].name].format()
+            by_position = f"\n{positions.format()}" if positions else ""
+            print_table(options, "\n".join(filter(None, [table, external, remark, by_position])))
+            if options.report_files:
+                translations = {system.name: system.hypotheses or [] for system in systems}
+                write_reports(options, comparison, command.sources, command.references[0], translations)
         except DocmtError as error:  # logged after the warnings on translations
             report.failures.append(str(error))
-    return report.log(total, len(documents), "documents", f"translated{' by every system' * several}")
+    return report.log(total, total - left_out, "documents", f"translated{' by every system' * several}")
 
 
-Results = tuple[dict[str, Any], list[str], str]
-"""Results as values for JSON, lines for the terminal, and Markdown."""
+def _evaluate_systems(command: EvaluateRun, failures: list[str]) -> dict[str, Evaluation]:
+    """Return the scores of each system. An error of the external metric does not lose the other scores."""
+    options, evaluations = command.options, dict[str, Evaluation]()
+    sources = [sentences for _, sentences in command.sources] if options.needs_source else []
+    several, languages = len(command.systems) > 1, command.languages if sources else ("", "")
+    with progress("scoring (systems)", len(command.systems)) as bar:
+        for system in command.systems:
+            evaluation, sides = score_system(
+                *(sources, system.hypotheses or [], command.references, command.metrics),
+                matcher=command.matcher,
+                languages=languages,
+                instances=system.instances,
+                miscounted=sum(system.miscounted),
+            )
+            if options.external.command:
+                try:
+                    if sides is None:
+                        need = "an external metric needs a translation of each sentence"
+                        raise DocmtError(f"{need}: add --unit sentence to align them")
+                    system.external = score_externally(*sides, [id for id, _ in command.sources], options.external)
+                    if system.external.too_long:
+                        _log.warning(f"{system.name}: " * several + system.external.warning())
+                except DocmtError as error:
+                    failures.append(f"{system.name}: " * several + str(error))
+                if several:
+                    score = system.external.to_metric() if system.external else None
+                    evaluation = replace(evaluation, metrics={**evaluation.metrics, "external": score})
+            evaluations[system.name] = evaluation
+            bar.advance()
+    return evaluations
 
 
-def _format_single_system(command: EvaluateRun, evaluations: Mapping[str, Evaluation], failures: list[str]) -> Results:
-    """Return the scores of a single system.
-
-    The JSON begins with the inputs, which identify it. An error of the external metric does not lose the other scores.
-    """
-    (system,), (evaluation,), options = command.systems, evaluations.values(), command.options
-    total, external = len(command.references[0]), None
-    left_out = total - len(command.complete_documents())
-    try:
-        external = _score_externally(command)
-    except DocmtError as error:
-        failures.append(str(error))
+def _collect_values(
+    command: EvaluateRun, evaluations: Mapping[str, Evaluation], comparison: Comparison | None
+) -> dict[str, Any]:
+    """Return the scores as JSON values, with the inputs, which identify them."""
+    options = command.options
+    values: dict[str, Any] = {"source": options.source, "references": options.reference}
+    if comparison is not None:
+        values |= comparison.to_json()
+        for system, entry in zip(command.systems, values["systems"], strict=True):
+            entry |= {"path": system.path, **system.describe(options)}
+        return values
+    (system,), (evaluation,) = command.systems, evaluations.values()
     inputs = {"hypothesis": None, "model": None, "model" if system.is_model else "hypothesis": system.path}
-    inputs |= {"source": options.source, "reference": next(iter(options.reference), None)}
-    beam = options.search.beam if system.is_model else None
-    values = {**inputs, "references": options.reference, "beam": beam, **evaluation.to_json()}
-    if system.is_model:
-        values |= {"left_out": left_out, "warnings": system.report.counts()}
-    values["external"] = external.to_json() if external else None
-    remark = f"{left_out} of {total} documents left out, as they could not be translated" if left_out else ""
-    return values, [evaluation.format(), external.format() if external else "", remark], ""
-
-
-def _compare_systems(command: EvaluateRun, evaluations: Mapping[str, Evaluation], failures: list[str]) -> Results:
-    """Return the scores of several systems and their comparison."""
-    options, comparison = command.options, compare(evaluations, command.options.significance)
-    values = {"source": options.source, "references": options.reference, **comparison.to_json()}
-    for system, entry in zip(command.systems, values["systems"], strict=True):
-        entry["path"] = system.path
-        entry["beam"] = options.search.beam if system.is_model else None
-        entry["warnings"] = system.report.counts() if system.is_model else None
-    total, remark = len(command.references[0]), ""
-    values["left_out"] = left_out = total - len(command.complete_documents())
-    if left_out:
-        remark = f"{left_out} of {total} documents left out of all scores, as not every system could translate them"
-    return values, [comparison.format(), remark], comparison.to_markdown() + (f"- {remark}\n" if remark else "")
-
-
-def _score_externally(command: EvaluateRun) -> ExternalScore | None:
-    """Score the translated documents with the external metric, if there is one."""
-    if not command.options.external.command:
-        return None
-    (system,), ids = command.systems, [id for id, _ in command.read_sources()]
-    if system.sides is None:
-        raise DocmtError("an external metric needs a translation of each sentence: add --unit sentence to align them")
-    external = score_externally(*system.sides, ids, command.options.external)
-    if external.too_long:
-        _log.warning(external.warning())
-    return external
+    reference = {"reference": next(iter(options.reference), None)}
+    return {**inputs, **values, **reference, **evaluation.to_json(), **system.describe(options)}
 
 
 def _score_by_position(
     options: EvaluateOptions, evaluations: Mapping[str, Evaluation], failures: list[str]
 ) -> PositionScores | None:
-    """Return scores by sentence position for the systems with sentence scores.
-
-    Systems without them are logged. It is a failure if no system has any.
-    """
-    defined = {name: scores for name, scores in evaluations.items() if scores.sentence_metrics()}
-    remarks = [
-        f"{name} {scores.describe_missing_sentences()}" for name, scores in evaluations.items() if name not in defined
-    ]
-    if not defined:
-        failures.append(remarks[0])
+    """Return scores by sentence position. It is a failure if no system has scores of sentences."""
+    try:
+        positions = scores_by_position(evaluations, options.significance)
+    except DocmtError as error:
+        failures.append(str(error))
         return None
-    for remark in remarks:
+    for remark in positions.missing:
         _log.warning(remark)
-    return scores_by_position(defined, options.significance)
+    return positions
 
 
 def _warn_about_equal_systems(command: EvaluateRun) -> None:
@@ -540,17 +499,3 @@ def _warn_about_equal_systems(command: EvaluateRun) -> None:
         if text in texts[:number]:
             path, same = command.systems[number].path, command.systems[texts.index(text)].path
             _log.warning(f"{path} has the same translations as {same}")
-
-
-def _log_how_to_continue(command: EvaluateRun) -> None:
-    """Log which translations are complete, and how to continue with their files after an interruption."""
-    written = [system for system in command.systems if system.output and system.hypotheses is not None]
-    if not written or len(command.systems) == 1:
-        return
-    if command.options.metrics.unit == "instance" or any(each.failed or any(each.miscounted) for each in written):
-        advice = "to compare the systems, translate again with another -o, as the files lack data for the scores"
-    else:
-        names = shlex.join(system.output if system in written else system.path for system in command.systems)
-        reference = "" if command.options.reference else f" --reference {shlex.quote(str(command.options.source))}"
-        advice = f"continue with --systems {names}{reference}"
-    _log.warning(f"complete: {', '.join(system.output for system in written)}; {advice}")

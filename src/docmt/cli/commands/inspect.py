@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.analysis.figures import METRICS_FILE, draw_curves, figure_format, read_curves, summarize_run
 from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
-from docmt.cli.model_arguments import SEARCH_DETAILS, ModelOptions, load_translator
+from docmt.cli.model_arguments import SEARCH_DETAILS, ModelOptions, load_translator, short_names
 from docmt.cli.options import Parser
 from docmt.cli.output import Report, write_json
 from docmt.core.errors import DocmtError, printable
@@ -128,9 +128,7 @@ def _describe(options: InspectOptions) -> int:
 def _compare_runs(options: InspectOptions) -> int:
     """Compare the learning curves of several trainings."""
     files = options.metrics_files()
-    short = [path.parent.name if path.name == METRICS_FILE else path.name for path in files]
-    are_unique = len(set(short)) == len(short) and all(short)
-    runs = dict(zip(short if are_unique else map(str, files), files.values(), strict=True))
+    runs = dict(zip(short_names(list(map(str, files))), files.values(), strict=True))
     curves_of_runs = {name: read_curves(path) for name, path in runs.items()}
     if options.figure:
         draw_curves(runs, options.figure)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
+from docmt.core.plain_text import align_columns
 from docmt.core.settings import Excludes, field_range, format_flag, option, ranged, read_package_yaml
 from docmt.model.systems import Context
 from docmt.model.transformer_config import TransformerConfig
@@ -21,7 +22,21 @@ _ADDED_TOKENS = {"tokenizer.json": " (its encode adds these tokens)", "docmt": "
 
 
 @dataclass(frozen=True, kw_only=True)
-class PullOptions:
+class PretrainedOptions:
+    """How a pretrained model is converted."""
+
+    source_language: str = option("", metavar="CODE")
+    """source language of a multilingual model, such as de, or its own code deu_Latn"""
+    target_language: str = option("", metavar="CODE")
+    """target language of a multilingual model"""
+    prefix: str = option("", metavar="TEXT")
+    """T5: text before each sentence, such as 'translate English to German:'"""
+    keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
+    """keep only the vocabulary of these files, for a smaller pretrained model"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PullOptions(PretrainedOptions):
     """docmt pull OWNER/NAME
 
     Download a pretrained translation model from the Hugging Face hub and convert it. Then every command takes its name
@@ -42,14 +57,6 @@ class PullOptions:
     """branch, tag or commit (default: main)"""
     output: Path | None = option(None, flags=("-o",), metavar="DIRECTORY")
     """new model directory (default: in the data home)"""
-    source_language: str = option("", metavar="CODE")
-    """source language, if the model has several"""
-    target_language: str = option("", metavar="CODE")
-    """target language, if the model has several"""
-    prefix: str = option("", metavar="TEXT")
-    """T5: text before each sentence, such as 'translate English to German:'"""
-    keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
-    """keep only the vocabulary of these files, for a smaller model"""
 
 
 def pull_parser() -> Parser[PullOptions]:
@@ -75,14 +82,8 @@ def run_pull(arguments: Sequence[str]) -> int:
     if options.keep_vocabulary is None and not options.prefix and is_pulled(model, directory):
         print(printable(f"{directory}: is there already, in this revision"))
         return 0
-    pull_model(
-        model,
-        directory,
-        source_language=options.source_language,
-        target_language=options.target_language,
-        prefix=options.prefix,
-        keep_vocabulary=options.keep_vocabulary or (),
-    )
+    names = [field.name for field in fields(PretrainedOptions)]
+    pull_model(model, directory, **{name: value for name in names if (value := getattr(options, name))})
     pulled = describe_installed(directory)
     print(printable(f"{directory}: system {pulled.system}, {pulled.parameters / 1e6:.1f} million parameters"))
     name = directory if options.output else pulled.pair or pulled.name
@@ -144,7 +145,7 @@ def _list_installed() -> Iterator[str]:
                 "package" if model.path.parent == PACKAGE_MODELS else str(model.path.parent),
             ]
         )
-    yield from _align(rows)
+    yield from map(str.rstrip, align_columns(rows, len(rows[0])))
 
 
 def _list_available() -> Iterator[str]:
@@ -153,19 +154,12 @@ def _list_available() -> Iterator[str]:
     rows = [["docmt pull", "languages", "licence", "size"]]
     for entry in entries:
         rows.append([entry["id"], entry["languages"], _describe_licence(entry["licence"]), entry["size"]])
-    head, *lines = _align(rows)
+    head, *lines = map(str.rstrip, align_columns(rows, len(rows[0])))
     yield head
     for line, entry in zip(lines, entries, strict=True):
         yield line
         unchecked = f" (not checked: {entry['unchecked']})" if "unchecked" in entry else ""
         yield f"    {entry['note']}{unchecked}"
-
-
-def _align(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table with left-aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _describe_licence(licence: str) -> str:
@@ -176,7 +170,7 @@ def _describe_licence(licence: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvertOptions:
+class ConvertOptions(PretrainedOptions):
     """docmt convert FAMILY CHECKPOINT ... -o DIR
 
     Convert a checkpoint of another toolkit to a docmt model directory. huggingface reads translation models (Marian,
@@ -216,14 +210,6 @@ class ConvertOptions:
     """thumt: source vocabulary, one symbol a line, <pad> first"""
     target_vocabulary: Path | None = option(None, metavar="FILE")
     """thumt: target vocabulary, one symbol a line, <pad> first"""
-    source_language: str = option("", metavar="CODE")
-    """huggingface: source language, by the code of a multilingual model, such as deu_Latn"""
-    target_language: str = option("", metavar="CODE")
-    """huggingface: target language, by the code of a multilingual model, such as deu_Latn"""
-    prefix: str = option("", metavar="TEXT")
-    """T5: text before each sentence, such as 'translate English to German:'"""
-    keep_vocabulary: tuple[Path, Path] | None = option(None, metavar="SOURCE TARGET")
-    """huggingface: keep only the vocabulary of these files, for a smaller model"""
     allow_pickle: bool = False
     """huggingface: read pytorch_model.bin, after a check that it calls nothing but what tensors need"""
     layout: Literal["native", "published"] = "native"

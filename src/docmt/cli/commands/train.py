@@ -89,8 +89,6 @@ def _find_stored_recipe(run: Path, other: str | None) -> Path:
     Raises DocmtError if there is no recipe, and if --run is another directory.
     """
     recipe = run / "recipe.yaml"
-    if not recipe.is_file():
-        raise DocmtError(f"there is no run to resume in {run} (recipe.yaml is missing): name a run directory")
     if other is not None and Path(other) != run:
         raise DocmtError(f"--resume is {run} but --run is {other}: to resume a run, use --resume only")
     from docmt.training.run_directory import read_recipe

@@ -1,0 +1,53 @@
+"""Reports of terms over several files, and after an interruption."""
+
+from typing import get_args
+
+import pytest
+from commands import call
+
+from docmt.core import resumable_file
+from docmt.terms.matching import TermMode
+
+COMMON = ("translate", "en-fr-sentence", "a.txt", "b.txt", "--layout", "lines", "--beam", "1", "--batch-tokens", "64")
+TEXTS = {
+    "a.txt": ["The programme is old.", "It is a good report.", "The committee adopted these measures."] * 4,
+    "b.txt": ["Nothing here.", "The committee has left.", "The programme is here."] * 3,
+}
+
+
+@pytest.mark.parametrize("mode", get_args(TermMode))
+@pytest.mark.parametrize("additions", [2, 3])
+def test_a_resumed_translation_has_the_report_of_a_whole_one(mode, additions, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "terms.tsv").write_text("programme\txylophone quantique\ncommittee\tcomité\nreport\trapport\n")
+    for name, lines in TEXTS.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    options = [*COMMON, "--terms", "terms.tsv", "--terms-mode", mode, "--terms-report"]
+    whole = call(*options, "whole.tsv", "-o", "whole")
+    real, added = resumable_file._append, []
+
+    def append(*values):
+        if len(added) == additions:
+            raise KeyboardInterrupt
+        added.append(values)
+        real(*values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resumable_file, "_append", append)
+        assert call(*options, "part.tsv", "-o", "part").status == 130
+    resumed = call(*options, "part.tsv", "-o", "part", "--resume")
+    assert (whole.status, resumed.status) == (0, 0), resumed.err
+    reports = [(tmp_path / f"{name}.tsv").read_text() for name in ("whole", "part")]
+    assert reports[0] == reports[1]
+    rows = [line.split("\t") for line in reports[0].splitlines()[1:]]
+    assert [(row[0], int(row[1]), row[2]) for row in rows] == [
+        (name, number, term)
+        for name, lines in TEXTS.items()
+        for number, line in enumerate(lines, 1)
+        for term in ("programme", "report", "committee")
+        if term in line
+    ]
+    assert {row[5] for row in rows if row[2] == "programme"} == {"refused" if mode == "prefer" else "second_search"}
+    last = [each.err.splitlines()[-1].partition("(")[0] for each in (whole, resumed)]
+    assert last[0] == last[1] and last[0].startswith("docmt: terms: 18 asked, ")
+    assert all((tmp_path / "whole" / name).read_text() == (tmp_path / "part" / name).read_text() for name in TEXTS)
