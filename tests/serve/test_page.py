@@ -141,6 +141,7 @@ def test_an_edit_alone_changes_nothing_else(service, open_page):
     page.fill("#panel textarea", "Le chat dort.")
     page.click("#panel button[value=keep]")
     expect(page, sentence(0), "Le chat dort.")
+    page.locator("#notice").wait_for(state="hidden")
     assert page.inner_text("p.target >> nth=0") == "Le chat dort. fr It is odd."
     assert page.locator(".edited").count() == 1
     assert service.documents["id0"].sentences[0]["target"] == "Le chat dort."

@@ -391,6 +391,7 @@ async function makeChange(changed, send, message, isNew) {
   });
   if (job !== changed) return false;
   job.begun = null;
+  element("notice").hidden = true; // of an earlier attempt
   if (isNew) job.changes.add(status.last_change);
   status.updated?.forEach((each) => view.put(each));
   showStatus(status);
