@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape
 import docmt
 from benchmarks.protected_text import SEARCH, count_faults, make_sentences
 from docmt.documents.protected_text import load_kinds
+from docmt.formats.xml_tree import ILLEGAL
 
 SIZE = 25
 """Sentences of a file."""
@@ -79,6 +80,7 @@ def main() -> None:
         for kind in load_kinds()
         if kind.get("in") != "messages"
         for pair in make_sentences(kind, translator.languages[0], count)
+        if not ILLEGAL.search(pair[0])  # XLIFF cannot hold control characters
     ]
     with tempfile.TemporaryDirectory() as name:
         for suffix, (write, read) in FORMATS.items():

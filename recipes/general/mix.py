@@ -1,8 +1,9 @@
 """Mix everyday text with Europarl: python recipes/general/mix.py GENERAL EUROPARL OUT --europarl 300000
 
 GENERAL has train.en.gz, train.fr.gz and train.docs.tsv, in which an id begins with its source: tatoeba/17.
-Documents stay whole, and come in a random order. Legal text is thinned out. Sources whose licence does not allow
-every use are left out. One document in thirty is written in capitals, and one loses its final full stops.
+Documents stay whole, and come in a random order. Legal text is thinned out, everyday sentences come twice. Sources
+whose licence does not allow every use are left out. Of thirty documents one is written in capitals, one loses its final
+full stops, and three begin their sentences with small letters: a verb such as "Mix" looks like a name otherwise.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-LEFT_OUT = {"multi30k", "wmtnews", "stories"}
-"""for research, or not for sale"""
-SHARE = {"laws": 0.4}
+LEFT_OUT = {"multi30k", "wmtnews", "stories", "freedict", "pixeldungeon", "tails", "yunohost"}
+"""for research, not for sale, or under a licence that those who change a text must keep"""
+SHARE = {"laws": 0.4, "tatoeba": 2.0}
+"""how often a document comes"""
 STRAIGHT = str.maketrans("’‘“”\u00a0\u202f", "''\"\"  ")
 SPACED = re.compile(r"(?<=[^\W\d])([;:?!])(?=\s|$)")
 
@@ -43,7 +45,7 @@ def read_documents(directory: Path) -> Iterator[Pairs]:
 
 
 def change(document: Pairs, chance: random.Random) -> Pairs:
-    """Write some documents in capitals, and some without final full stops."""
+    """Write some documents in capitals, some without final full stops, and some with small letters first."""
     match chance.randrange(30):
         case 0:
             return [(source.upper(), target.upper()) for source, target in document]
@@ -52,7 +54,14 @@ def change(document: Pairs, chance: random.Random) -> Pairs:
                 (source[:-1], target[:-1]) if source.endswith(".") and target.endswith(".") else (source, target)
                 for source, target in document
             ]
+        case 2 | 3 | 4:
+            return [(lower_first(source), lower_first(target)) for source, target in document]
     return document
+
+
+def lower_first(text: str) -> str:
+    """Begin a text with a small letter, unless it begins with a word of one letter or of capitals."""
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
 def main() -> None:
@@ -69,7 +78,9 @@ def main() -> None:
     mixed: list[Pairs] = []
     for row, document in zip(rows, read_documents(arguments.general), strict=True):
         name = row.split("\t")[1].split("/")[0]
-        if name not in LEFT_OUT and chance.random() < SHARE.get(name, 1.0):
+        if name in LEFT_OUT:
+            continue
+        for _ in range(int(SHARE.get(name, 1.0) + chance.random())):
             mixed.append(change(document, chance))
             counts[name] += len(document)
     debates = list(read_documents(arguments.europarl))

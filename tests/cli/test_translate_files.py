@@ -110,6 +110,18 @@ def test_addresses_come_out_as_they_are(run, tmp_path, name):
     assert "https://example.org/a?b=SP.c_d" in (tmp_path / f"python-{name}").read_text()
 
 
+def test_a_model_that_reads_all_text_reads_no_placeholder_of_a_file(run, tmp_path):
+    path, out = tmp_path / "a.json", tmp_path / "b.json"
+    path.write_text('["It is new, {name}: {count} lamps", "It costs {price}. Anna bought %s."]')
+    options = ["--fields", "*", "--protect", "none", *QUICK]
+    rows = call("translate", run, path, "--format", "jsonl", *options).out.splitlines()
+    assert [json.loads(row)["source"] for row in rows] == ["It is new,: lamps", "It costs.", "Anna bought."]
+    assert call("translate", run, path, "-o", out, *options).status == 0
+    docmt.Translator(run, protect=None).translate_file(path, tmp_path / "c.json", fields=["*"])
+    for text in (out.read_text(), (tmp_path / "c.json").read_text()):
+        assert sorted(re.findall(r"\{\w*\}|%\w*", text)) == ["%s", "{count}", "{name}", "{price}"]
+
+
 def test_python_writes_the_same_file(run, page, tmp_path):
     assert call("translate", run, page, "-o", tmp_path / "a.html", *QUICK).status == 0
     search = docmt.SearchConfig(beam=1, max_length_ratio=0, max_length_extra=2)

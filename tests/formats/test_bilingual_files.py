@@ -18,7 +18,7 @@ from xliff_rules import check_xliff_1, check_xliff_2
 from docmt.core.errors import DocmtError
 from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx
 from docmt.formats.language_codes import format_language_tag, is_same_language, text_direction
-from docmt.formats.placeholders import hide_placeholders
+from docmt.formats.placeholders import hide_placeholders, tidy_pieces
 from docmt.formats.projection import Passage, project_codes
 from docmt.formats.readable_units import make_readable
 from docmt.formats.unit_documents import Review
@@ -68,6 +68,15 @@ def test_the_file_says_all_and_is_read_back():
     assert (targets.original, targets.format) == ("a.docx", "docx")
     assert (targets.source_language, targets.target_language) == ("en", "de")
     assert apply_targets([SOURCE], targets) == ([TARGET], [])
+
+
+def test_a_placeholder_that_a_person_wrote_as_text_is_its_code():
+    source = hide_placeholders(Unit("Send %s to %s, :name"))
+    text = write(BilingualUnit("", source, Unit(""), (BilingualSentence((0, len(source.text)), (0, 0)),)))
+    code = re.search('<ph id="c2".*?>', text)[0]
+    target = text.replace("<target></target>", f"<target>:name: %s an {code} (%s) senden</target>")
+    (merged,), problems = merge(target, source)
+    assert (tidy_pieces(source, merged).render(), problems) == (":name: %s an %s (%s) senden", [])
 
 
 FOLDERS = ("html", "docx", "pptx", "odt", "odp", "epub", "md", "srt", "vtt", "po")

@@ -227,11 +227,29 @@ def test_a_catalog_without_a_name(head):
     assert find_format("-", b"msgid is a keyword.\n") is None
 
 
+RST, POD, PLAIN = "See :ref:`the page <x>`, *now*", "Use B<--all> in I<a> file_", "Print *a*b* in file_,"
+
+
+@pytest.mark.parametrize(
+    ("messages", "texts"),
+    [
+        ([("a.rst:1", RST), ("b.pod:2", POD), ("c.c:3", PLAIN)], ["See the page, now", "Use in a file_", PLAIN]),
+        ([("", RST), ("", POD), ("", "The *old* page")], ["See the page, now", "Use in a file_", "The old page"]),
+        ([("a.txt:1", "The *old* page"), ("a.txt:2", RST), ("c.txt:3", "The *old* page")],
+         ["The old page", "See the page, now", "The *old* page"]),
+    ],
+)  # fmt: skip
+def test_catalogs_may_mix_languages_of_markup(messages, texts):
+    entries = [f'#: {place}\nmsgid "{text}"\nmsgstr ""\n' for place, text in messages]
+    file = load("\n".join(each.removeprefix("#: \n") for each in entries))
+    assert [unit.text for unit in file.units] == texts
+
+
 @pytest.mark.parametrize("markup", load_markup(), ids=["rst", "pod"])
 def test_documentation_is_recognised(markup):
     name, language = ("x.rst", load_markup()[0]) if markup.separator else ("x.pod", load_markup()[1])
-    assert find_markup(f"#: docs/{name}:12\n", ["text"]) is language
-    assert find_markup("#: a.c:1\n", ["a `b' ``c'' *d*", "List<B> a < b > c"]) is None
+    assert find_markup(f"#: docs/{name}:12\n", "text") is language
+    assert find_markup("#: a.c:1\n", "a `b' ``c'' *d*, List<B> a < b > c") is None
 
 
 EXAMPLES = [

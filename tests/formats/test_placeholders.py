@@ -28,6 +28,8 @@ def hide(text):
         ("Deleted %s files", "Deleted files", ["%s "]),
         ("Hello %s", "Hello", [" %s"]),
         ("Hello %s!", "Hello!", [" %s"]),
+        ("-%s or /{id}", "- or /", ["%s", "{id}"]),
+        ("Hello {\" \"}, { 'a b' }", "Hello,", [' {" "}', " { 'a b' }"]),
         ("%d files", "files", ["%d "]),
         ("Size (%s)", "Size ()", ["%s"]),
         ("%1$s and %(name)s", "and", ["%1$s ", " %(name)s"]),

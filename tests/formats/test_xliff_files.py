@@ -1,6 +1,7 @@
 """XLIFF: sources become targets, and nothing else changes."""
 
 import json
+import random
 import re
 import time
 from dataclasses import replace
@@ -138,6 +139,43 @@ def test_placeholders_keep_apart_from_words(source, target, expected):
 def test_codes_are_pairs_and_are_not_copied():
     codes = load(unit('<segment><source><sc id="1"/>e<ec startRef="1"/></source></segment>')).units[0].codes
     assert [(code.kind, code.can_copy) for code in codes] == [("open", False), ("close", False)]
+
+
+def shuffle(places, chance):
+    """Places of words in another order, those of a list within it together."""
+    for each in chance.sample(places, len(places)):
+        yield from shuffle(each, chance) if isinstance(each, list) else [each]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        old(
+            '<trans-unit id="1"><source><g id="1">The <x id="2"/>red <mrk mtype="term" mid="3">house</mrk> <ph id="4">y'
+            '</ph></g> is <g id="5"><ph id="6">z</ph> so <g id="7">old <x id="8"/></g></g> now</source></trans-unit>'
+        ),
+        unit(
+            '<segment><source><pc id="1">The <ph id="2"/>red <mrk id="3" type="term">house</mrk> <ph id="4"/></pc> is '
+            '<mrk id="5"><ph id="6"/> so <pc id="7">old <ph id="8"/></pc></mrk> now</source></segment>'
+        ),
+    ],
+)
+def test_codes_stay_in_the_pairs_around_them(source):
+    chance, file = random.Random(1), load(source)
+    (sentence,) = file.units
+    words = [match.span() for match in re.finditer(r"\w+", sentence.text)]
+    for _ in range(100):
+        target, links = "", []
+        for start, end in (words[place] for place in shuffle([[0, 1, 2], 3, [4, [5]], 6], chance)):
+            links.append((start, end, len(target), len(target) + end - start))
+            target += sentence.text[start:end] + " "
+        passage = Passage(0, len(sentence.text), target.strip(), links)
+        root = etree.fromstring(file.write([project_codes(sentence, [passage])[0]]))
+        sides = [
+            {each.xpath("@id|@mid")[0]: each.getparent().xpath("@id|@mid") for each in side.iterdescendants()}
+            for side in root.iter("{*}source", "{*}target")
+        ]
+        assert sides[0] == sides[1], target
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 from lxml import etree
 from test_bilingual_files import build
+from test_unit_documents import Listed
 
 from docmt.core.errors import DocmtError
 from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit
+from docmt.formats.placeholders import hide_placeholders, tidy_pieces
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.unit_documents import Review
+from docmt.formats.unit_documents import Review, SentenceTranslation, UnitDocuments
 from docmt.formats.units import Unit
 from docmt.formats.xliff_exchange import read_xliff_targets, write_xliff
 from docmt.formats.xliff_review import find_changes
@@ -227,6 +229,50 @@ def test_codes_stand_where_the_file_has_them():
         ):
             assert find_links(text.replace(whole, new.format(start, end), 1)) == new.format("<b>", "</b>")
         assert review(text.replace(whole, "Anna prit une lampe rouge en ville.", 1)) == ([], [])  # alignment places it
+
+
+def test_a_placeholder_beside_a_sentence_is_no_word_of_it():
+    documents = UnitDocuments(Listed([hide_placeholders(Unit("It was deleted by us. {a}"))]), "en")
+    made = documents.translate([[SentenceTranslation("Nous le supprimons.")]])
+    unit = BilingualUnit("", documents.file.units[0], made.units[0], (BilingualSentence((0, 21), (0, 19)),))
+    text = write_xliff([unit], "a.json", "json", "en", "fr").decode()
+    assert review(text.replace("Nous", "Vous"), [unit]) == ([(0, "Vous le supprimons.", False)], [])
+
+
+@pytest.mark.parametrize("version", TEXTS)
+@pytest.mark.parametrize(
+    ("edited", "target"),
+    [
+        ("La page [a] de [b].", "La page {a} de {b}."),
+        ("Page de [b].", "Page de {b}."),
+        ("Page {a} de [b].", None),
+        ("De [b] ([a])", "De {b} ({a})"),
+        ("[a][b].", "{a} {b}."),
+        ("Page[a], [b].", "Page {a}, {b}."),
+    ],
+)
+def test_placeholders_are_words_of_their_sentence(version, edited, target):
+    documents = UnitDocuments(Listed([hide_placeholders(Unit("Page {a} of <b>{b}</b>. It costs %s now."))]), "en")
+    last = SentenceTranslation("Il coûte %s maintenant.")
+    links = [(0, 4, 0, 4), (9, 11, 9, 11), (12, 15, 12, 15)]
+    made = documents.translate([[SentenceTranslation("Page {a} de {b}.", links), last]])
+    places = zip(documents.sentences[0], made.target_spans[0], strict=True)
+    names = documents.units[0].list_placeholders
+    sentences = tuple(
+        BilingualSentence((each.start, each.end), span, placeholders=names(each.readable)) for each, span in places
+    )
+    units = [BilingualUnit("", documents.file.units[0], made.units[0], sentences)]
+    text = write_xliff(units, "a.json", "json", "en", "fr", version).decode()
+    a, b = (re.search(f"<(?:ph|x) [^>]*c{number}[^>]*>", text)[0] for number in (1, 3))
+    page = re.search("<target[^>]*>(Page.*?)</target>", text)[1]
+    assert a in page and b in page and review(text, units) == ([], [])
+    reviewed = text.replace(page, edited.replace("[a]", a).replace("[b]", b)).encode()
+    changes, problems = find_changes(units, read_xliff_targets(reviewed, "r.xlf", "12"), "en", "fr")
+    assert ([each[:2] for each in changes], problems) == ([(0, target)] * (target is not None), [])
+    for _, new, _, links in changes:
+        unit = documents.translate([[SentenceTranslation(new, links), last]]).units[0]
+        rendered = re.sub("</?b>", "", tidy_pieces(units[0].source, unit).render())
+        assert rendered == f"{new} {last.target}" or ("{a}" not in new and "{a}" in rendered)
 
 
 @pytest.mark.parametrize(

@@ -579,6 +579,13 @@ def test_findings_of_a_sentence(tmp_path):
             assert jobs.sentences(id, "")[0]["findings"] == [
                 "number: “17” not in the translation; “18” not in the source"
             ]
+        engine = FakeEngine()
+        engine.patterns = ("Acme Corp",)
+        async with running(engine, tmp_path / "other") as jobs:
+            id = (await create(jobs, tmp_path, "She works at Acme Corp.")).id
+            await follow(jobs, id)
+            await jobs.edit(id, "", {0: "Elle y travaille."}, False)
+            assert jobs.sentences(id, "")[0]["findings"] == ["placeholder: “Acme Corp” not in the translation"]
 
     asyncio.run(scenario())
 

@@ -35,8 +35,8 @@ class Document:
         self.client, self.path = client, path
 
     @classmethod
-    def translate(cls, client, data, name="a.docx"):
-        answer = client.post("/v1/documents", files={"file": (name, data)}, data={"model": "fake"})
+    def translate(cls, client, data, name="a.docx", fields=""):
+        answer = client.post("/v1/documents", files={"file": (name, data)}, data={"model": "fake", "fields": fields})
         document = cls(client, f"/v1/documents/{answer.json()['id']}")
         client.get(document.path + "/events")
         return document
@@ -151,6 +151,24 @@ def test_both_versions_tell_states_origins_matches_and_notes(tmp_path):
         answer = document.upload(old.replace("<source>FAIL.</source>", "<source>FAIL.</source><target>Raté.</target>"))
         assert (answer["changed"], answer["edited"], answer["error"]) == (1, 2, "")
         assert document.get().decode() == "«One cat.» () «Two cats.» (One) Raté. Voir {0}.\n"
+
+
+@pytest.mark.parametrize("format", ["xlf", "xlf12"])
+def test_a_reviewer_may_move_placeholders_and_is_told_which_are_missing(tmp_path, format):
+    missing = "placeholder: “{a}” not in the translation"
+    with running_service(tmp_path / "data") as client:
+        document = Document.translate(client, b'["Page {a} of {b} is new."]', "a.json", "*")
+        text = document.get(format).decode()
+        target = re.search(r"<target[^>]*>(«Page <.*?)</target>", text)[1]
+        first, second = re.findall("<[^>]*>", target)
+        document.upload(text.replace(target, f"La page {first} sur {second} est neuve."))
+        (row,) = document.sentences()
+        assert (row["target"], row["findings"]) == ("La page {a} sur {b} est neuve.", [])
+        assert document.get() == b'["La page {a} sur {b} est neuve."]'
+        document.upload(re.sub("(<target[^>]*>La page )<[^>]*>", r"\1", document.get(format).decode()))
+        (row,) = document.sentences()
+        assert (row["target"], row["findings"]) == ("La page sur {b} est neuve.", [missing])
+        assert sorted(re.findall(r"\{\w}", document.get().decode())) == ["{a}", "{b}"]
 
 
 def test_a_stopped_document_takes_translations_of_what_is_missing(tmp_path):

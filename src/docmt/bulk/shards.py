@@ -153,8 +153,7 @@ class FileShards(ShardKind):
     @classmethod
     def from_description(cls, values: Mapping[str, Any], folders: Sequence[Path]) -> FileShards:
         """Return the kind of a plan. folders: where this worker has them, if elsewhere."""
-        tuples = {name: tuple(values["config"][name]) for name in ("fields", "protect")}
-        config = FileConfig(**{**values["config"], **tuples})
+        config = FileConfig(**{**values["config"], "fields": tuple(values["config"]["fields"])})
         kind = cls(config, folders or list(map(Path, values["folders"])))
         if missing := next((folder for folder in kind._folders if not folder.is_dir()), None):
             raise DocmtError(f"there is no folder {missing}: name the input as this machine has it")

@@ -135,16 +135,13 @@ class ProtectOptions:
     protect: str = option("", metavar="FILE")
     """text that stays as addresses do: regular expressions, one a line; none: the model reads all"""
 
-    def read_patterns(self) -> list[str] | None:
-        """Return the patterns of the file, or None for none. Raises DocmtError if it cannot be read."""
+    @property
+    def patterns(self) -> tuple[str, ...] | None:
+        """The patterns of the file, or None for none. Raises DocmtError if it cannot be read."""
         from docmt.documents.protected_text import read_patterns
 
-        return read_patterns(self.protect)
-
-    @property
-    def patterns(self) -> tuple[str, ...]:
-        """The patterns of the file."""
-        return tuple(self.read_patterns() or ())
+        patterns = read_patterns(self.protect)
+        return None if patterns is None else tuple(patterns)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +201,7 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
     names = ("search", "context", "batch_tokens", "device", "precision")
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}
     if hasattr(options, "protect"):
-        settings["protect"] = options.read_patterns()
+        settings["protect"] = options.patterns
     name, search = options.model if model is None else model, settings.get("search", SearchConfig())
     paths, memories, reuse = (getattr(options, each, []) for each in ("terms", "memory", "reuse"))
     consistent = getattr(options, "consistent", False)

@@ -70,8 +70,8 @@ class DocumentTranslator(ABC):
 
     languages: tuple[str, str]
     """source and target code, empty where unknown"""
-    patterns: tuple[str, ...]
-    """regular expressions of text that stays as it is"""
+    patterns: tuple[str, ...] | None
+    """regular expressions of text that stays as it is; None: the model reads all text"""
     use: EngineUse | None = None
     """what a server took so far"""
 
@@ -237,7 +237,7 @@ class DocumentTranslator(ABC):
             return document
         if isinstance(document, str):
             language = language or self.languages[0] or DEFAULT_LANGUAGE
-            return Document.from_text(document, language=language, protect=self.patterns)
+            return Document.from_text(document, language=language, protect=self.patterns or ())
         hint = " Document.read reads a file." if isinstance(document, Path) else ""
         raise DocmtError(
             f"{type(document).__name__} is not a document. Give text, a Document, or a list of them.{hint}"

@@ -62,8 +62,8 @@ class FileConfig:
     """path of a bilingual file, or empty"""
     tags: TagRules = ALL_TAGS
     """see `ReadConfig`"""
-    protect: tuple[str, ...] = ()
-    """see `Protection`"""
+    protect: Sequence[str] | None = ()
+    """see `Protection`; None: the model reads all text but the placeholders of a file, which are codes"""
 
 
 def check_bilingual(path: str) -> None:
@@ -271,7 +271,7 @@ class SourceFile:
         if has_jsonl_name(path):
             raise DocmtError(f"{path} is JSONL: translate its documents with `docmt translate`, or `translate_all`")
         text = decode_utf8(content, path)
-        input = read_input(path, language=config.segmentation, text=text, protect=config.protect)
+        input = read_input(path, language=config.segmentation, text=text, protect=config.protect or ())
         return cls(path, content, input.documents)
 
     def check_output(self, path: str) -> None:

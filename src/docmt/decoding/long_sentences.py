@@ -146,7 +146,7 @@ class PieceTranslator(Protocol):
     search: SearchConfig
     languages: tuple[str, str]
     protection: Protection | None
-    patterns: tuple[str, ...]
+    patterns: tuple[str, ...] | None
     tokenizer: Tokenizer
     terms: TermMatcher | None
     consistent: bool
@@ -157,7 +157,8 @@ class PieceTranslator(Protocol):
 
 def cut_by_tokens(translator: PieceTranslator, sentence: str, limit: int) -> list[Span]:
     """Return the spans of pieces of at most so many tokens."""
-    return cut_sentence(sentence, lambda text: len(translator.encode([text], "source")[0]), limit, translator.patterns)
+    patterns = translator.patterns or ()
+    return cut_sentence(sentence, lambda text: len(translator.encode([text], "source")[0]), limit, patterns)
 
 
 def cut_long_sentences(translator: PieceTranslator, prepared: PreparedDocument) -> PreparedDocument:

@@ -123,7 +123,7 @@ class _NumberFault:
         """Return the protection of its numbers, with the words that have them, like IPv4."""
         numbers = map(re.escape, find_numbers(self.sentence.source) if self.invented else self.lost)
         patterns = [rf"(?:[^\W\d_]+{number}[^\W\d_]*|(?<!\d){number}(?:bn|tn|[mkMK]\b)?)(?!\d)" for number in numbers]
-        return Protection(translator.languages, [*patterns, *translator.patterns])
+        return Protection(translator.languages, [*patterns, *(translator.patterns or ())])
 
 
 def _search_numbers(

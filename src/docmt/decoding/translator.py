@@ -120,8 +120,8 @@ class Translator(DocumentTranslator):
         self._paths = parse_model_paths(model)
         # languages: source and target code, empty where the model has none.
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
-        self.patterns = tuple(protect or ())
-        self.protection = None if protect is None else Protection(self.languages, self.patterns)
+        self.patterns = None if protect is None else tuple(protect)
+        self.protection = None if self.patterns is None else Protection(self.languages, self.patterns)
         for member in self.models:
             check_context(search, context, member.config)
         self.terms: TermMatcher | None = None

@@ -73,10 +73,10 @@ class EndpointTranslator(DocumentTranslator):
         profile with errors, and for a key that is not set.
         """
         self.profile = read_profile(profile) if isinstance(profile, str) else profile
-        self.languages, self.patterns = self.profile.languages, tuple(protect or ())
+        self.languages, self.patterns = self.profile.languages, None if protect is None else tuple(protect)
         server = Server(self.profile, HttpClient(self.profile))
         server.check_aligner()
-        self._requests = SentenceRequests(server, self.patterns, protect is not None)
+        self._requests = SentenceRequests(server, self.patterns)
         self.memory: Memory | None = None
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class EndpointTranslator(DocumentTranslator):
     @property
     def settings(self) -> dict[str, Any]:
         """What determines translations, by the names of options."""
-        protect = list(self.patterns) if self._requests.protects else "none"
+        protect = "none" if self.patterns is None else list(self.patterns)
         return {**self.profile.describe(), **describe_texts(protect, self.terms, self.memory)}
 
     @property
@@ -265,7 +265,7 @@ class EndpointTranslator(DocumentTranslator):
             for number, each in enumerate(sentences)
             if each.engine and len(find_words(each.target)) < len(find_words(each.source))
         }
-        return {number for _, number in count_missing(rows, self._link)} if self._requests.protects else set()
+        return {number for _, number in count_missing(rows, self._link)} if self.patterns is not None else set()
 
     def _link(self, translations: Sequence[Translation], wanted: Sequence[Collection[int]]) -> list[Links]:
         """Return the links of sentences."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.term_report import judge_terms
+from docmt.decoding.term_report import UNMET, judge_terms
 from docmt.decoding.translation_results import EngineUse, PreparedDocument, TermUse, TranslatedSentence, WordLink
 from docmt.documents import unwrap_lines
-from docmt.documents.protected_text import find_protected
+from docmt.documents.protected_text import Protected, find_protected
 from docmt.documents.words import has_letters
 from docmt.engines.answers import clean_answer, find_fault, find_losses, is_copy
 from docmt.engines.http_client import FailedRequest, RefusedRequest, Server
@@ -38,10 +38,8 @@ class SentenceRequests:
     """Translates sentences one by one. Safe for threads."""
 
     server: Server
-    patterns: tuple[str, ...] = ()
-    """of text that stays as it is"""
-    protects: bool = True
-    """whether protected text and numbers are looked for"""
+    patterns: tuple[str, ...] | None = ()
+    """of text that stays as it is; None: neither protected text nor numbers are looked for"""
     terms: TermMatcher | None = None
 
     @property
@@ -85,7 +83,7 @@ class SentenceRequests:
             if fault := find_fault(answer, text, question.text, self.languages):
                 self.server.forget(path, body)
                 continue
-            lacks = find_losses(source, text, self.languages, self.patterns) if self.protects else []
+            lacks = [] if self.patterns is None else find_losses(source, text, self.languages, self.patterns)
             if is_copy(text, question.text, self.languages):  # kept if the server stays with it, and reported
                 lacks = ["a translation", *lacks]
             uses = self.check_terms(occurrences, text, source, attempt)
@@ -117,10 +115,12 @@ class SentenceRequests:
             given = make_sentence(source, match.target)
             return replace(given, memory=match.kind, alignment=None if links is None else tuple(links))
         rest = list(source)
-        if self.protects:
-            for each in find_protected(source, self.languages[0], extra=self.patterns):
-                rest[slice(*each.span)] = " " * (each.span[1] - each.span[0])
+        for each in self._find_protected(source):
+            rest[slice(*each.span)] = " " * (each.span[1] - each.span[0])
         return None if has_letters("".join(rest)) else make_sentence(source, unwrap_lines(source).strip())
+
+    def _find_protected(self, source: str) -> list[Protected]:
+        return [] if self.patterns is None else find_protected(source, self.languages[0], extra=self.patterns)
 
     def find_terms(self, source: str) -> list[Occurrence]:
         """Return the terms of a sentence."""
@@ -144,7 +144,7 @@ class SentenceRequests:
         """Return what became of the terms of a sentence."""
         if not (occurrences and self.terms):
             return []
-        protected = find_protected(source, self.languages[0], extra=self.patterns) if self.protects else []
+        protected = self._find_protected(source)
         uses = judge_terms(self.terms, occurrences, text)
         for number, use in enumerate(uses):
             start, end = use.span

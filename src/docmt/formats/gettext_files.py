@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -53,6 +53,8 @@ class _Message:
     start: int = -1
     """beginning of its first keyword, or of the previous message in a comment before it"""
     fields: dict[str, _Field] = field(default_factory=dict)
+    comments: str = ""
+    markup: Markup | None = None
     is_code: bool = False
     flags: _Field | None = None
     """the comment with the flags, without its mark"""
@@ -62,6 +64,11 @@ class _Message:
     @property
     def is_fuzzy(self) -> bool:
         return self.flags is not None and "fuzzy" in re.split(r"[\s,]+", self.flags.value)
+
+    @property
+    def paths(self) -> list[str]:
+        """Files that have the message; an empty name where none is known."""
+        return re.findall(r"^#:\s*([^\s:]+)", self.comments, re.MULTILINE) or [""]
 
 
 def read(data: bytes, path: str, config: ReadConfig) -> GettextFile:
@@ -74,7 +81,7 @@ class GettextFile(UnitFile):
 
     def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
         super().__init__()
-        self._data, self._path, self._protect = data, path, config.protect
+        self._data, self._path, self._protect = data, path, config.patterns
         self._mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
         match = _CHARSET.search(data)
         self._charset = match[1].decode() if match and match[1] != b"CHARSET" else "utf-8"
@@ -94,8 +101,7 @@ class GettextFile(UnitFile):
         if not forms and config.target_language:
             forms = _find_plural_forms(config.target_language)[len("nplurals=")]
         self._form_count = int(forms or 0)
-        texts = [each.fields["msgid"].value for each in self._messages if "msgid" in each.fields]
-        self._markup = find_markup(self._text, texts)
+        self._find_markup()
         for message in self._messages:
             if not (message is first and self._header):
                 self._add_units(message)
@@ -183,6 +189,17 @@ class GettextFile(UnitFile):
         match = re.search(pattern, self._header.value if self._header else "", re.MULTILINE | re.IGNORECASE)
         return match[1] if match else ""
 
+    def _find_markup(self) -> None:
+        """Find the markup of each message: its own, or else that of others in the same source file."""
+        known: dict[str, Markup] = {}
+        for message in self._messages:
+            text = message.fields["msgid"].value if "msgid" in message.fields else ""
+            if markup := find_markup(message.comments, text):
+                message.markup = markup
+                known |= {path: known.get(path, markup) for path in message.paths}
+        for message in self._messages:
+            message.markup = message.markup or next((known[path] for path in message.paths if path in known), None)
+
     def _add_units(self, message: _Message) -> None:
         """Add the units of a message, or note that it is skipped."""
         fields = message.fields
@@ -210,8 +227,8 @@ class GettextFile(UnitFile):
     def _make_unit(self, message: _Message, name: str) -> Unit:
         """Return the unit of a field."""
         id, text = f"line {message.line}", message.fields[name].value
-        if self._markup:
-            return hide_markup(text, self._markup, id, self._protect)
+        if message.markup:
+            return hide_markup(text, message.markup, id, self._protect)
         return hide_placeholders(Unit(text, id=id), protect=self._protect)
 
     def list_pairs(self) -> list[UnitPair]:
@@ -241,7 +258,7 @@ class GettextFile(UnitFile):
             if index is not None:
                 is_new = units[index] != self.units[index]
                 unit = tidy_pieces(self.units[index], units[index]) if is_new else units[index]
-                text = separate_words(unit, self._markup) if self._markup else unit.render()
+                text = separate_words(unit, message.markup) if message.markup else unit.render()
             elif name in fields and fields[name].value:
                 continue
             else:
@@ -297,7 +314,7 @@ def _find_plural_forms(language: str) -> str:
 
 def _add_comment(message: _Message, line: str, start: int) -> None:
     """Add a line with flags or with a previous message."""
-    mark = line.lstrip()[:2]
+    mark, message.comments = line.lstrip()[:2], f"{message.comments}{line.lstrip()}\n"
     begin = line.index("#") + 2
     if mark == "#,":
         message.flags = message.flags or _Field(mark, start + begin, start + len(line), "")
@@ -365,13 +382,10 @@ def _read_markup(entry: dict[str, Any]) -> Markup:
     return Markup(entry["comments"], entry["texts"], singles, pairs, entry["separator"])
 
 
-def find_markup(comments: str, texts: Iterable[str]) -> Markup | None:
-    """Return the markup of a catalog. comments: its lines; texts: its messages."""
-    messages = "\n\n".join(texts)
-    for markup in load_markup():
-        if re.search(markup.comments, comments, re.MULTILINE) or re.search(markup.texts, messages):
-            return markup
-    return None
+def find_markup(comments: str, text: str) -> Markup | None:
+    """Return the markup of a message."""
+    named = [each for each in load_markup() if re.search(each.comments, comments, re.MULTILINE)]
+    return next(iter(named or [each for each in load_markup() if re.search(each.texts, text)]), None)
 
 
 def hide_markup(text: str, markup: Markup, id: str, protect: Sequence[str] = ()) -> Unit:

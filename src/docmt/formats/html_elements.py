@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from html import unescape
 from typing import Literal, NamedTuple
 
@@ -173,20 +173,23 @@ _ATTRIBUTE = re.compile(ATTRIBUTE)
 TAG_NAME = re.compile(f"<{NAME_REST}")
 
 
-def convert_text(text: str, convert: Callable[[str], str], signs: str = "{<") -> str:
-    """Return a text after a function that leaves tags of templates alone which begin with one of these signs."""
-    parts = _TEMPLATES.split(text)
-    return "".join([part if number % 2 and part[0] in signs else convert(part) for number, part in enumerate(parts)])
+def convert_text(text: str, convert: Callable[[str], str], page: Collection[str] = ()) -> str:
+    """Return a text after a function that leaves tags of templates alone. page: those of the page with < and >.
+
+    Others of these were escaped: &lt;%= x %&gt;.
+    """
+    parts = enumerate(_TEMPLATES.split(text))
+    return "".join([part if n % 2 and (part[0] == "{" or part in page) else convert(part) for n, part in parts])
 
 
-def find_signs(page: str) -> str:
-    """Return what tags of templates begin with in a page. It may also show tags, as &lt;?php ?&gt;, which are none."""
-    return "".join({each[0] for each in _TEMPLATES.findall(page)})
+def find_templates(page: str) -> frozenset[str]:
+    """Return the tags of templates of a page that have < and >."""
+    return frozenset(each for each in _TEMPLATES.findall(page) if each[0] == "<")
 
 
 def unescape_text(raw: str) -> str:
     """Return characters of HTML, unescaped."""
-    return convert_text(raw, unescape)
+    return convert_text(raw, unescape, find_templates(raw))
 
 
 class TagAttribute(NamedTuple):

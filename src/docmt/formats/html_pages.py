@@ -5,21 +5,10 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
-from functools import partial
 from html import escape, unescape
 
 from docmt.core.errors import DocmtError
-from docmt.formats.html_elements import (
-    ATTRIBUTE,
-    CAN_COPY,
-    NAME_REST,
-    XML_PREFIX,
-    Token,
-    convert_text,
-    find_signs,
-    list_names,
-    unescape_text,
-)
+from docmt.formats.html_elements import ATTRIBUTE, CAN_COPY, NAME_REST, XML_PREFIX, Token, list_names, unescape_text
 from docmt.formats.html_units import MarkupFile
 from docmt.formats.patched_text import find_mark
 from docmt.formats.units import ReadConfig
@@ -79,7 +68,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
 
     if encode(text) != data:  # such as two byte sequences for one character
         raise DocmtError(f"{path} has bytes that its charset {encoding} would not write. Save it as UTF-8.")
-    return MarkupFile(text, list(_tokenize(text)), config, partial(escape_html, signs=find_signs(text)), encode)
+    return MarkupFile(text, list(_tokenize(text)), config, escape_html, encode)
 
 
 def read_fragment(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
@@ -88,9 +77,9 @@ def read_fragment(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
     return MarkupFile(text, list(_tokenize(text, is_html=False)), config, escape_text, str.encode, tags=config.tags)
 
 
-def escape_html(text: str, signs: str = "{<") -> str:
+def escape_html(text: str) -> str:
     """Return character data of HTML."""
-    return convert_text(text, lambda part: escape(part, quote=False).replace("\r", "&#13;"), signs)
+    return escape(text, quote=False).replace("\r", "&#13;")
 
 
 def _find_encoding(data: bytes, path: str) -> tuple[bytes, str]:

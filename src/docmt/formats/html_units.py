@@ -29,7 +29,7 @@ from docmt.formats.html_elements import (
     find_ends,
     find_kept,
     find_language,
-    find_signs,
+    find_templates,
     find_translate,
     is_translated,
     list_names,
@@ -118,7 +118,7 @@ class MarkupFile(UnitFile):
         """
         super().__init__()
         self._text, self._tokens, self._encode, self._language_tag = text, tokens, encode, language_tag
-        self._patched = PatchedText(text)
+        self._patched, self._templates = PatchedText(text), find_templates(text)
         self._unquoted: list[tuple[int, int, int]] = []
         """start, end and unit of values of attributes without quotes"""
         self._language_tags: list[Token] = []
@@ -133,7 +133,7 @@ class MarkupFile(UnitFile):
         self._values: list[tuple[TagAttribute, str]] = []
         """attributes in running text, with the names of their units"""
         nbsp = _NBSP.search(text)
-        self._nbsp, self._raw_escape, self._signs = nbsp[0] if nbsp else "\xa0", escape, find_signs(text)
+        self._nbsp, self._raw_escape = nbsp[0] if nbsp else "\xa0", escape
         self._languages = self._find_languages(config)
         self._read()
 
@@ -169,14 +169,14 @@ class MarkupFile(UnitFile):
 
     def _escape(self, text: str) -> str:
         """Return character data as the file writes it."""
-        return self._raw_escape(text).replace("\xa0", self._nbsp)
+        return convert_text(text, self._raw_escape, self._templates).replace("\xa0", self._nbsp)
 
     def _escape_double(self, text: str) -> str:
         """Return the value of an attribute in double quotes."""
-        return convert_text(text, lambda part: self._escape(part).replace('"', "&quot;"), self._signs)
+        return convert_text(text, lambda part: self._escape(part).replace('"', "&quot;"), self._templates)
 
     def _escape_single(self, text: str) -> str:
-        return convert_text(text, lambda part: self._escape(part).replace("'", "&#39;"), self._signs)
+        return convert_text(text, lambda part: self._escape(part).replace("'", "&#39;"), self._templates)
 
     def _find_languages(self, config: ReadConfig) -> set[str]:
         """Return the languages that count as that of the text."""

@@ -102,7 +102,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> JsonFile:
     stands for all strings in it but identifiers. ARB needs none: all its messages are read.
     Raises DocmtError for broken JSON, and if a field has no strings.
     """
-    file = JsonFile(data, path, config.protect)
+    file = JsonFile(data, path, config.patterns)
     values = list(_find_strings(file))
     is_arb = find_content_suffix(path) == ".arb"
     if is_arb:

@@ -16,8 +16,8 @@ from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
 """What stands above the base of a ruby in HTML."""
-TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
-"""Of HTML, and those of components: <b>, <0>."""
+TAGS = r"""</?[A-Za-z0-9][\w:.-]*(?:=[^\s<>]+)?(?:\s+[\w:@.-]+(?:=(?:"[^"]*"|'[^']*'|[^\s"'<>]+))?)*\s*/?>|<!--.*?-->"""
+"""Of HTML, and those of components and games: <b>, <0>, <color=red>."""
 _ESCAPED_TAGS = r"&lt;/?[A-Za-z](?:[^&<>]|&quot;){0,99}&gt;"
 ENTITIES = r"&(?:\#\d{1,7}|\#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});"
 """Of HTML."""
@@ -95,6 +95,11 @@ def is_readable(content: str, protect: Sequence[str] = ()) -> bool:
     return bool(bare) and not _SILENT.match(bare) and find_placeholders(bare, protect) == [(0, len(bare))]
 
 
+def is_placeholder(text: str) -> bool:
+    """Return whether a text is one placeholder of a program's string."""
+    return [span for span, _, is_sign in find_protected(text, in_messages=True) if not is_sign] == [(0, len(text))]
+
+
 def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequence[str] = ()) -> Unit:
     """Return the unit of a program's string with its placeholders as codes. It renders as before.
 
@@ -141,8 +146,10 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         last = joined[-1] if joined else token
         if joined and all(isinstance(each, _Token) and each.kind == "text" for each in (last, token)):
             joined[-1] = _Token("text", last.content + token.content)
-        elif all(isinstance(each, _Token) and each.kind == "single" for each in (*joined[-2:-1], token)) and (
-            _TIGHT.fullmatch(last.content)
+        elif (
+            len(joined) > 1
+            and all(isinstance(each, _Token) and each.kind == "single" for each in (joined[-2], token))
+            and _TIGHT.fullmatch(last.content)
         ):
             joined[-2:] = [_Token("single", joined[-2].content + last.content + token.content)]
         else:

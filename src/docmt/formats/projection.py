@@ -79,7 +79,9 @@ def project_codes(unit: Unit, passages: Sequence[Passage]) -> tuple[Unit, list[C
         pieces += _project(source, passage, first, last)
         position = passage.end
     _copy(source, (position, len(unit.text)), (last, len(source.atoms)), pieces)
-    _narrow_pairs(pieces, [id for id, (start, _) in source.pairs.items() if not start.can_copy])
+    uncopied = [id for id, (start, _) in source.pairs.items() if not start.can_copy]
+    _narrow_pairs(pieces, uncopied)
+    pieces = _return_atoms(pieces, uncopied)
     missing = _find_missing(source, pieces)
     pieces += [_Piece((), atom=Atom(source.pairs[id], 0, ())) for id in missing]
     return _join_pieces(source, pieces, unit.id), [source.pairs[id][0] for id in missing]
@@ -362,7 +364,7 @@ def _narrow_pairs(pieces: Sequence[_Piece], ids: Sequence[str]) -> None:
         for name in dict.fromkeys(each for index in spans[id] for each in owners.get(index, ())):
             runs = [part for run in runs for part in _split_crossing(run, narrowed[name])]
         if runs:
-            best = max(runs, key=lambda run: sum(len(pieces[index].text) for index in run))
+            best = max(runs, key=lambda run: _measure_run(pieces, id, run))
             narrowed[id] = set(best)
             outside = [other for other in owners.get(best[0], ()) if narrowed[other] > narrowed[id]]
             for index in best:
@@ -371,6 +373,40 @@ def _narrow_pairs(pieces: Sequence[_Piece], ids: Sequence[str]) -> None:
             for other in spans.keys() & pieces[best[0]].stack:  # pairs around this one may be around more pieces now
                 first, last = min(spans[other].start, best[0]), max(spans[other].stop, best[-1] + 1)
                 spans[other] = range(first, last)
+
+
+def _measure_run(pieces: Sequence[_Piece], id: str, run: Sequence[int]) -> int:
+    """Return the characters of a run, twice with a pair inside of the pair, three times with two, and so on."""
+    stacks = [pieces[index].stack for index in run]
+    inner = {other for stack in stacks if id in stack for other in stack[stack.index(id) + 1 :]}
+    return (1 + len(inner)) * sum(len(pieces[index].text) for index in run)
+
+
+def _return_atoms(pieces: Sequence[_Piece], ids: Collection[str]) -> list[_Piece]:
+    """Return the pieces with each atom outside of its innermost pair with words at the nearest end of this pair.
+
+    ids: of the pairs that are not copied.
+    """
+    worded = {id for piece in pieces if piece.text for id in piece.stack if id in ids}
+    spans: dict[str, Span] = {}
+    for index, piece in enumerate(pieces):
+        spans |= {id: (spans.get(id, (index, index))[0], index) for id in piece.stack if id in worded}
+    groups: list[tuple[list[_Piece], list[_Piece], list[_Piece]]] = [([], [], []) for _ in pieces]
+    for index, piece in enumerate(pieces):
+        stack = piece.atom.stack if piece.atom and not piece.atom.codes[0].is_break else ()
+        place = next((place for place in reversed(range(len(stack))) if stack[place] in spans), -1)
+        if place < 0 or stack[place] in piece.stack:
+            groups[index][1].append(piece)
+            continue
+        first, last = spans[stack[place]]
+        near = first if index < first else last
+        outer = pieces[near].stack
+        piece.stack = (*outer[: outer.index(stack[place]) + 1], *stack[place + 1 :])
+        groups[near][0 if near == first and index < first else 2].append(piece)
+    for before, _, after in groups:  # those that are deeper stand nearer to the words
+        before.sort(key=lambda piece: len(piece.stack))
+        after.sort(key=lambda piece: -len(piece.stack))
+    return [piece for group in groups for part in group for piece in part]
 
 
 def _find_runs(pieces: Sequence[_Piece], id: str, span: Iterable[int]) -> list[list[int]]:

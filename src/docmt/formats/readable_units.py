@@ -167,9 +167,13 @@ class ReadableUnit:
         return replace(unit, text=_cut(unit.text, spans), codes=tuple(codes)), cuts
 
 
-def make_readable(unit: Unit, protect: Sequence[str] = ()) -> ReadableUnit:
-    """Return a unit with its placeholders as text, as far as they are protected in sentences. protect: patterns."""
-    codes = unit.codes
+def make_readable(unit: Unit, protect: Sequence[str] | None = ()) -> ReadableUnit:
+    """Return a unit with its placeholders as text, as far as they are protected in sentences.
+
+    protect: patterns; None: nothing is protected, so all placeholders stay codes.
+    """
+    codes = unit.codes if protect is not None else ()
+    protect = protect or ()
     forms = [index for index, code in enumerate(codes) if _FORM.match(code.content)]
     indices = [
         index

@@ -135,7 +135,7 @@ class StringsFile(TextFile):
 
 def read(data: bytes, path: str, config: ReadConfig) -> StringsFile:
     """Return the units of the values of a file of strings."""
-    return StringsFile(data, path, config.protect)
+    return StringsFile(data, path, config.patterns)
 
 
 def _decode_escape(match: re.Match[str]) -> str:

@@ -56,7 +56,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> TableFile:
     A field is a name in the first row, or a number from 1. If all are numbers, the table has no row of names, and its
     first row is translated, too. Raises DocmtError for columns that the table does not have.
     """
-    file = TableFile(data, path, config.protect)
+    file = TableFile(data, path, config.patterns)
     rows = _read_rows(file.text, path, file.separator) if file.has_quotes else _split_rows(file.text)
     first = next(rows, [])
     names = [cell.value.strip() for cell in first]

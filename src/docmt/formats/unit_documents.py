@@ -81,9 +81,9 @@ class TranslatedUnits:
 class UnitDocuments:
     """A file of units, and its documents: all sentences of its units in reading order, never across a unit."""
 
-    def __init__(self, file: UnitFile, language: str, id: str = "", protect: Sequence[str] = ()) -> None:
-        """Cut the units into sentences. language: code, for the rules. id: name of the documents. protect: patterns."""
-        self.file, self._protect = file, protect
+    def __init__(self, file: UnitFile, language: str, id: str = "", protect: Sequence[str] | None = ()) -> None:
+        """Cut the units into sentences. language: code, for the rules. id: of the documents. protect: patterns."""
+        self.file, self._protect = file, protect or ()
         self.units = [make_readable(unit, protect) for unit in file.units]
         self.documents: list[Document] = []
         self.sentences: list[list[UnitSentence]] = []

@@ -343,8 +343,13 @@ class ReadConfig:
     """code of the language of the translation; empty: any"""
     tags: TagRules = ALL_TAGS
     """of a piece of XML"""
-    protect: tuple[str, ...] = ()
-    """regular expressions of the user, see `hide_placeholders`"""
+    protect: Sequence[str] | None = ()
+    """regular expressions of the user, see `hide_placeholders`; None: models read all text"""
+
+    @property
+    def patterns(self) -> Sequence[str]:
+        """The regular expressions of the user."""
+        return self.protect or ()
 
 
 def read_units(format: FileFormat, data: bytes, path: str, config: ReadConfig = ReadConfig()) -> UnitFile:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -25,6 +25,7 @@ from docmt.formats.bilingual_files import (
     split_unit,
 )
 from docmt.formats.language_codes import format_language_tag
+from docmt.formats.placeholders import is_placeholder
 from docmt.formats.units import Code, Unit, match_codes
 from docmt.formats.xliff_files import read_states
 from docmt.formats.xml_tree import ILLEGAL, Element, Text, XmlFile, escape_text, quote_attribute
@@ -473,7 +474,7 @@ class _CodeMerger:
     def merge(self, tokens: Iterable[str | Mark]) -> Unit:
         """Return the unit."""
         parts, dropped = [], 0
-        for token in tokens:
+        for token in self._find_written([*tokens]):
             if isinstance(token, str):
                 parts.append(token)
                 self._length += len(token)
@@ -485,6 +486,20 @@ class _CodeMerger:
             self.problems.append(f"{dropped} codes that the source does not have (so often) were left out")
         self._add_missing()
         return Unit("".join(parts), tuple(self._codes), self._unit.id)
+
+    def _find_written(self, tokens: Sequence[str | Mark]) -> Iterator[str | Mark]:
+        """Yield the tokens, with the codes of placeholders that people wrote as text in place of codes."""
+        present = {token.number for token in tokens if isinstance(token, Mark)}
+        written: dict[str, list[Mark]] = {}
+        for code, number in self._table.numbers.items():
+            if code.kind == "single" and number not in present and is_placeholder(text := code.content.strip()):
+                written.setdefault(text, []).append(Mark("single", number))
+        pattern = "|".join(map(re.escape, sorted(written, key=len, reverse=True)))
+        for token in tokens:
+            parts = re.split(f"({pattern})", token) if isinstance(token, str) and pattern else [token]
+            for part in parts:
+                marks = written.get(part, []) if isinstance(part, str) else []
+                yield marks.pop(0) if marks else part
 
     def _add(self, mark: Mark) -> bool:
         """Add a code. Return whether it has a place."""

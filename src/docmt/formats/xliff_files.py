@@ -77,7 +77,7 @@ class XliffFile(UnitFile):
 
     def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
         super().__init__()
-        self._data, self._protect = data, config.protect
+        self._data, self._protect = data, config.patterns
         self._file = XmlFile(data, path)
         match = _URI.fullmatch(self._file.root.name)
         if not match:

@@ -69,7 +69,7 @@ class JobConfig:
     active: int = 4
     """short jobs of an owner that are translated at once, and long ones; the others wait"""
     files: FileLimits = field(default_factory=FileLimits)
-    protect: tuple[str, ...] = ()
+    protect: tuple[str, ...] | None = ()
     """patterns of text that stays as it is"""
 
 
@@ -248,7 +248,7 @@ class DocumentJobs:
             encode_utf8(target, f"sentence {number}")
         if retranslate:
             self._engine.describe_model(job.facts.model)
-        findings = await asyncio.to_thread(check_pairs, pairs, job.facts)
+        findings = await asyncio.to_thread(check_pairs, pairs, job.facts, self._engine.patterns or ())
         edits = list(zip(targets, targets.values(), findings, strict=True))
         return self._change(id, owner, {"edits": edits, "retranslate": retranslate}, versions)
 

@@ -194,7 +194,7 @@ class Engine:
         settings = (search, device, precision, max_memory_mb * 2**20, protect, terms, terms_mode, memory)
         self._pool = ModelPool(models, *settings)
         self._search, self._max_waiting_seconds = search, max_waiting_seconds
-        self.patterns = tuple(protect or ())
+        self.patterns = None if protect is None else tuple(protect)
         """of text that stays as it is"""
         self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
         self._speeds = {(model.name, lane): _Speed() for model in self._pool.describe() for lane in LANES}
@@ -320,7 +320,7 @@ class Engine:
     async def segment(self, model: str, text: str) -> Document:
         """Return a text as a document, by the rules of the model's language."""
         language = self.describe_model(model).source_language or DEFAULT_LANGUAGE
-        return await asyncio.to_thread(Document.from_text, text, language=language, protect=self.patterns)
+        return await asyncio.to_thread(Document.from_text, text, language=language, protect=self.patterns or ())
 
     async def align(self, model: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[WordLink, ...]]:
         """Return the word links of the sentences of one document and their translations. Raises UnknownModel."""

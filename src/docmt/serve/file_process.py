@@ -92,8 +92,8 @@ class FileProcess:
 
     module = "docmt.serve.file_worker"
 
-    def __init__(self, limits: FileLimits, protect: Sequence[str] = ()) -> None:
-        self._limits, self._protect = limits, list(protect)
+    def __init__(self, limits: FileLimits, protect: Sequence[str] | None = ()) -> None:
+        self._limits, self._protect = limits, protect
         self._slots = asyncio.Semaphore(limits.processes)
 
     async def read(self, source: Path, output: Path, facts: JobFacts) -> FileContents:

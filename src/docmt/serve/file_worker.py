@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from docmt.core.errors import DocmtError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from docmt.decoding.file_translation import FileTranslation
     from docmt.documents import Document
     from docmt.documents.document import Layout
@@ -62,8 +64,8 @@ class FileTask:
     source_language: str
     target_language: str
     limits: FileLimits
-    protect: list[str]
-    """patterns of text that stays as it is"""
+    protect: Sequence[str] | None
+    """see `FileConfig`"""
     records: str = ""
     """path of the translations, one JSON object a sentence; empty: the file is read"""
     result: str = ""
@@ -176,12 +178,12 @@ def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
     from docmt.documents import read_input
     from docmt.documents.input_formats import FORMATS, check_known, find_format
 
-    data, language, protect = read_bytes(task.source), task.source_language or "en", tuple(task.protect)
+    data, language = read_bytes(task.source), task.source_language or "en"
     if task.format not in TEXT_FORMATS:
         check_known(task.name)
     if task.format not in TEXT_FORMATS and (format := FORMATS.get(task.format) or find_format(task.name, data)):
         languages = task.source_language, task.target_language, language
-        config = FileConfig(*languages, tuple(task.fields), protect=protect)
+        config = FileConfig(*languages, tuple(task.fields), protect=task.protect)
         return JobMarkupFile(FileTranslation(task.name, data, format, config))
     if task.fields:
         raise DocmtError(f"{task.name}: fields are for files with markup, not for plain text and JSONL")
@@ -190,7 +192,7 @@ def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
         raise DocmtError(f"{task.name} is no text and no document that docmt reads. It reads {suffixes} and .txt.")
     layout: Layout = "text" if task.format == "text" else "jsonl" if task.format == "jsonl" else "auto"
     text = decode_utf8(data, task.name)
-    input = read_input(task.name, layout=layout, language=language, text=text, protect=protect)
+    input = read_input(task.name, layout=layout, language=language, text=text, protect=task.protect or ())
     return JobTextFile(input.format, input.documents, {"code": input.code_lines} if input.code_lines else {}, task)
 
 

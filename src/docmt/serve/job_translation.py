@@ -209,13 +209,13 @@ def list_links(alignment: Sequence[WordLink]) -> Links:
     return [[*map(int, (*link.source, *link.target, link.mutual))] for link in alignment]
 
 
-def check_pairs(pairs: Sequence[tuple[str, str]], facts: JobFacts) -> list[list[str]]:
-    """Return the findings of `docmt check` in each pair of sentences, as short texts."""
+def check_pairs(pairs: Sequence[tuple[str, str]], facts: JobFacts, protect: tuple[str, ...] = ()) -> list[list[str]]:
+    """Return the findings of `docmt check` in each pair of sentences, as short texts. protect: see `CheckConfig`."""
     findings: list[list[str]] = [[] for _ in pairs]
     if pairs:
         codes = primary_language(facts.source_language), primary_language(facts.target_language)
         sources, targets = zip(*pairs, strict=True)
         document = ParallelDocument("", sources, targets)
-        for finding in check_documents([document], CheckConfig(*codes), kinds=CHECKED_KINDS).findings:
+        for finding in check_documents([document], CheckConfig(*codes, protect=protect), kinds=CHECKED_KINDS).findings:
             findings[finding.sentences[0].sentence - 1].append(f"{finding.kind}: {finding.message}")
     return findings

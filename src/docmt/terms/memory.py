@@ -153,7 +153,7 @@ class Memory:
         languages: tuple[str, str],
         *,
         fields: Sequence[str] = (),
-        protect: Sequence[str] = (),
+        protect: Sequence[str] | None = (),
         join_lines: bool = False,
         layout: Literal["text", "lines"] = "text",
     ) -> Memory:
@@ -163,15 +163,15 @@ class Memory:
         each line of a text is a sentence. Paragraphs are paired by `pair_texts`. Raises DocmtError for files that
         cannot be read, or whose paragraphs mostly have no certain translation.
         """
-        config, paths = ReadConfig(tuple(fields), protect=tuple(protect)), (str(old), str(translation))
+        config, paths = ReadConfig(tuple(fields), protect=protect), (str(old), str(translation))
         codes = [code or "en" for code in languages]
         (sources, keys, _), (targets, others, pairs) = (
             _read_version(*pair, config, join_lines, layout) for pair in zip(paths, codes, strict=True)
         )
         if pairs is not None:  # both sides are in the translation
             pairs = [each for each in pairs if _rank_pair(each) is not None]
-            sources = [_cut(each.source, codes[0], config.protect) for each in pairs]
-            targets = [_cut(each.target, codes[1], config.protect) for each in pairs]
+            sources = [_cut(each.source, codes[0], config) for each in pairs]
+            targets = [_cut(each.target, codes[1], config) for each in pairs]
         elif sources != targets:
             numbers = _pair_units(keys, sources, others, targets)
             targets = [targets[numbers[number]] if number in numbers else [] for number in range(len(sources))]
@@ -251,12 +251,12 @@ def _read_version(
         file = read_units(format, data, path, config)
         index = _KEYED.get(format.name, _ALL)
         keys = [index.sub("", unit.id) for unit in file.units]
-        return [_cut(unit, language, config.protect) for unit in file.units], keys, file.list_pairs()
+        return [_cut(unit, language, config) for unit in file.units], keys, file.list_pairs()
     if has_jsonl_name(path):
         raise DocmtError(f"{path} is JSONL: give a document and its translation, or a memory as TMX or XLIFF")
     text = decode_utf8(data, path)
     document = read_input(
-        path, layout=layout, language=language, join_lines=join_lines, text=text, protect=config.protect
+        path, layout=layout, language=language, join_lines=join_lines, text=text, protect=config.patterns
     ).documents[0]
     texts, spans = list[str](), list[list[tuple[int, int]]]()
     for gap, sentence in zip(document.gaps, document.sentences, strict=False):
@@ -306,9 +306,9 @@ def _join(parts: Sequence[_Part]) -> str:
     return " ".join(unit.text[start:end] for unit, start, end in parts)
 
 
-def _cut(unit: Unit, language: str, protect: Sequence[str]) -> list[_Part]:
-    readable = make_readable(unit, protect)
-    return [(readable.unit, *span) for span in readable.find_sentences(language, protect)]
+def _cut(unit: Unit, language: str, config: ReadConfig) -> list[_Part]:
+    readable = make_readable(unit, config.protect)
+    return [(readable.unit, *span) for span in readable.find_sentences(language, config.patterns)]
 
 
 class _Variants(NamedTuple):

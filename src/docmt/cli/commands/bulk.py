@@ -168,11 +168,11 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
         options.id_column,
         language,
         options.swap,
-        protect=options.patterns,
+        protect=options.patterns or (),
         has_terms=bool(options.terms or options.consistent),
         has_memory=bool(options.memory),
     )
-    kind = choose_kind(paths, rows, FileConfig(*languages, language, protect=rows.protect)) if paths else None
+    kind = choose_kind(paths, rows, FileConfig(*languages, language, protect=options.patterns)) if paths else None
     if kind is None:
         JobDirectory(Path(options.output))  # there must be one
     elif isinstance(kind, FileShards):

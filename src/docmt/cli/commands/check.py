@@ -100,7 +100,7 @@ def _report(options: CheckOptions) -> CheckReport:
     """Return the report on the translation."""
     from docmt.checking import check_files
 
-    config = replace(options.check, protect=options.patterns)
+    config = replace(options.check, protect=options.patterns or ())
     with progress("checking (sentences)") as bar:
         kinds = options.only or tuple(KINDS)
         return check_files(

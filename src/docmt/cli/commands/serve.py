@@ -229,7 +229,7 @@ def make_engine(options: ServeOptions) -> Engine:
         terms=options.terms,
         terms_mode=options.terms_mode,
         memory=options.memory,
-        protect=options.read_patterns(),
+        protect=options.patterns,
     )
 
 

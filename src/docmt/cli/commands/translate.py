@@ -303,7 +303,7 @@ def _read(
     outputs: dict[str, str], config: InputConfig, format: str, markup: FileConfig, failures: list[str]
 ) -> list[TranslationJob]:
     """Return the readable files. Errors of others are added to `failures`, or raised if there is only one file."""
-    read = partial(read_input, language=config.language, join_lines=config.join_lines, protect=markup.protect)
+    read = partial(read_input, language=config.language, join_lines=config.join_lines, protect=markup.protect or ())
     files = []
     for path, output in outputs.items():
         try:
