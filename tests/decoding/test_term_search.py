@@ -170,6 +170,14 @@ def test_a_term_agrees_in_number_with_its_source(translator):
         assert wanted in re.findall(r"\w+", target)
 
 
+def test_the_rest_agrees_where_a_term_has_another_article(translator):
+    if translator.model.config.system != "sentence":
+        pytest.skip("found for that model")
+    text = "It is not easy to criticise the French presidency during this debate as it is not present."
+    made = use(translator, {"debate": "discussion"}, "require").translate(docmt.Document.from_sentences([text]))
+    assert "cette discussion, car elle n'est pas présente" in str(made)
+
+
 def test_a_required_term_that_loses_text_has_a_warning(translator, plain, monkeypatch):
     module = "docmt.decoding.long_sentences."
     monkeypatch.setattr(f"{module}_LEAST_WORDS", 3)

@@ -33,7 +33,7 @@ from docmt.formats.language_codes import primary_language
 from docmt.terms.matching import Match, Occurrence, TermMatcher
 
 _LITTLE_LOSS = 5.0
-"""Log-probability (nats) up to which a translation that goes on as before is taken without another search."""
+"""Log-probability (nats) up to which a translation with the old rest, and article, is taken without another search."""
 _FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
 """How many words earlier an opening may end before a term, and the free tokens in their place."""
 _ELIDING = frozenset(["fr", "it", "ca", "oc"])
@@ -153,6 +153,10 @@ class _Place:
     def start(self) -> int:
         """First character of this word."""
         return 0 if self.number is None else self.words[self.number][0]
+
+    def begins(self, text: str) -> bool:
+        """Return whether a new translation begins like this one, up to this word: with the same article."""
+        return text.startswith(self.target[: self.start])
 
     @property
     def rest(self) -> str:
@@ -317,7 +321,11 @@ class TermSearch:
                 wholes[linked[index]] = [[*words, eos]]
         results = dict(self._run(list(zip(cases, wholes, strict=True)), stops=True))
         changes = self._choose_all(cases, places, results)
-        cheap = {index for index, each in changes.items() if each.is_accepted and each.loss <= _LITTLE_LOSS}
+        cheap = {
+            index
+            for index, each in changes.items()
+            if each.is_accepted and each.loss <= _LITTLE_LOSS and places[index].begins(each.text)
+        }
         rows = [(case, [] if index in cheap else openings[index]) for index, case in enumerate(cases)]
         for index, hypotheses in self._run(rows, stops=False):
             results[index] = [*hypotheses, *results.pop(index)] if index not in cheap else []

@@ -51,9 +51,9 @@ _BEFORE, _TAG = re.compile(r"(?i)prev|context_prev|x-(?:context-pre|previous-sou
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
 _BREAKS = re.compile(r"\n"), re.compile(r"\n\s*\n")
 """What separates paragraphs of text, without and with joined lines."""
-_ALL = re.compile(r"(?s).*")
-_KEYED = {"json": re.compile(r"(?<=\.)\d+(?=\.|\Z)"), "strings": re.compile(r"(?!)")}
-"""Formats whose texts have keys, in any order, and what of a key is no name."""
+_NO_KEY = re.compile(r"(?s).+")
+_KEYS = {"json": re.compile(r"(?<=\.)\d+(?=\.|\Z)"), "strings": re.compile(r"(?!)")}
+"""What of the names of texts is no key: all of it but in formats whose texts have keys, in any order."""
 _SINGLE = ("ph", "it", "ut", "x")
 _SOME = 20
 """Languages that a message lists."""
@@ -249,8 +249,8 @@ def _read_version(
     data = read_bytes(path)
     if layout == "text" and (format := find_format(path, data)):
         file = read_units(format, data, path, config)
-        index = _KEYED.get(format.name, _ALL)
-        keys = [index.sub("", unit.id) for unit in file.units]
+        name = _KEYS.get(format.name, _NO_KEY)
+        keys = [name.sub("", unit.id) for unit in file.units]
         return [_cut(unit, language, config) for unit in file.units], keys, file.list_pairs()
     if has_jsonl_name(path):
         raise DocmtError(f"{path} is JSONL: give a document and its translation, or a memory as TMX or XLIFF")

@@ -20,7 +20,7 @@ _VARIANCE = 6.8
 _LEAST_DENSITY, _MOST_DEVIATION = 0.02, 8.0
 _MOST_EVIDENCE, _OTHER_NUMBER = 3.0, 2.0
 """Logarithms: for a common word, and against a number that only one side has."""
-_GAP = math.log(0.02)
+_GAP = math.log(0.01)
 """Log-probability of a text without a translation."""
 _LEAST_SURE = 0.99
 _MOST_TEXTS = 1000
@@ -49,7 +49,7 @@ def _pair(sources: Sequence[str], targets: Sequence[str]) -> dict[int, int]:
         return {}
     scores = _compare_lengths(sources, targets)
     places, others = _find_keys(sources), _find_keys(targets)
-    for key in places.keys() | others.keys():
+    for key in places | others:  # in the order of the text, as sums of floats depend on it
         rows, columns = places.get(key, []), others.get(key, [])
         evidence = math.log(max(1.0, len(sources) * len(targets) / (len(rows) * len(columns) or 1))) / 2
         if key.isdigit():
