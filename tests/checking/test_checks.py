@@ -348,7 +348,7 @@ def test_running_text_with_a_line_that_lost_its_words(third, tmp_path):
             "text",
             "has 2 lines of text but .*b.txt has 1. Give a translation that keeps the lines",
         ),
-        (("\n", "\n"), "lines", "has no sentences to check. Name a file"),
+        (("\n", "\n"), "auto", "has no sentences to check. Name a file"),
         (("...\n", "...\n"), "text", "has no sentences to check. Name a file"),
         (("A.\n", None), "auto", "has only one side. Name the file with its translation too."),
     ],

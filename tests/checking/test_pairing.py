@@ -75,8 +75,6 @@ def test_standard_input_and_an_empty_translation_are_refused(tmp_path):
     assert pairs(page, page) == [("We need 45.", "We need 45.")]
     with pytest.raises(DocmtError, match=r"a\.txt is text but .*page is html"):
         check_files(source, page)
-    with pytest.raises(DocmtError, match=r"page is html, not sentences by line. Leave --layout out"):
-        check_files(page, page, layout="lines")
 
 
 def write_book(path, *chapters):

@@ -38,7 +38,7 @@ def test_placeholders_by_patterns_of_the_user(tmp_path):
     source.write_text("Open @@A. b@@ now.\n")
     target.write_text("Ouvrez A. b.\n")
     patterns.write_text("@@.*?@@\n")
-    for layout in ("lines", "text"):
+    for layout in ("auto", "text"):
         options = ("check", source, target, "--layout", layout, "--only", "placeholder")
         assert "no findings" in call(*options).out
         assert "“@@A. b@@” not in the translation" in call(*options, "--protect", patterns).out
@@ -99,7 +99,7 @@ def test_what_strangers_wrote_does_not_move_the_cursor(files):
         (("--json", "-", "--html", "-"), "two outputs would both go to standard output: name a file for one of them"),
         (("--json", "none/there/x.json"), "cannot write none/there/x.json"),
         (("--length-factor", 0), "--check.length-factor is 0.0: choose a number from 1"),
-        (("--layout", "pages"), "layout is 'pages': choose one of auto, lines, text"),
+        (("--layout", "pages"), "layout is 'pages': choose one of auto, text"),
     ],
 )
 def test_options_that_mean_nothing(files, options, message):

@@ -38,6 +38,13 @@ def test_keys_are_made_listed_and_revoked(tmp_path):
     fails("serve", "--data", tmp_path, "--revoke-key", id, message=r"there is no key")
 
 
+@pytest.mark.parametrize("flag", ["--create-key", "--revoke-key", "--cancel-job"])
+def test_an_empty_value_starts_no_server(tmp_path, flag, monkeypatch):
+    """Such as that of a variable of the shell that is not set."""
+    monkeypatch.setattr("docmt.cli.commands.serve._serve", lambda *_: pytest.fail("it serves"))
+    fails("serve", "--data", tmp_path, flag, "", message=r"name of a key|there is no key|has no documents")
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other owners")
 def test_a_key_that_the_service_would_not_see_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCMT_HOME", str(tmp_path))
@@ -195,3 +202,10 @@ def test_the_unit_for_systemd_is_hardened(tmp_path):
     if score is None:
         pytest.skip("this systemd-analyze does not read files")
     assert float(score[1]) < 4 and f"gives it {score[1]} of 10" in page, outcome.stdout
+
+
+@pytest.mark.parametrize("origin", ["tool.example", "https://tool.example/", "https://tool.example/mt", ""])
+def test_an_origin_that_no_page_has(run, tmp_path, origin):
+    options = ServeOptions(models=[str(run)], cors=["https://tool.example:8443", "null", "*", origin])
+    with pytest.raises(DocmtError, match=r"--cors .* is no origin: write https://tool\.example, without a path"):
+        make_server(options, make_engine(options), tmp_path / "data", None, frozenset())

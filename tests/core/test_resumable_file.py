@@ -99,13 +99,13 @@ def test_kill_between_the_last_text_and_the_rendering(tmp_path, monkeypatch):
     assert path.read_text() == "one\n"
 
 
-def test_a_file_of_another_version_is_named(tmp_path):
+def test_an_option_of_another_version_is_named(tmp_path):
     path = tmp_path / "out.txt"
     file = ResumableFile(path, {**FINGERPRINT, "--search.length_penalty": 1.0}, resume=False)
     file.acquire()
     file.add("one\n", {"number": 0})
     file.close()
-    with pytest.raises(DocmtError, match="another version of docmt started it"):
+    with pytest.raises(DocmtError, match=r"started with another --search.length_penalty\. Use the same, or"):
         ResumableFile(path, FINGERPRINT, resume=True)
 
 

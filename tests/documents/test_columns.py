@@ -29,6 +29,7 @@ def split(text: str, language: str = "en", join_lines: bool = False) -> list[str
         ("One • Two · Three", ["One", "Two", "Three"]),
         ("Name: ____ Date: ____", ["Name:", "Date:"]),
         ("Name____ Date____.", ["Name", "Date"]),
+        ("Signed on __/__/____ at __:__", ["Signed on", "at"]),
         ("Name: ........ Date: ........", ["Name:", "Date:"]),
         ("The House ........ 5", ["The House"]),
         ("The House.........................iv", ["The House"]),

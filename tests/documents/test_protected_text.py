@@ -248,3 +248,16 @@ def test_signs_between_words_are_read_as_conjunctions(source, hidden, target, re
     protection = Protection(("en", "fr"))
     assert (protection.hide(source), protection.restore(target, source)) == (hidden, restored)
     assert protection.hide_pair(source, restored)[1] in (target, restored, f"{target[:2]} et{target[2:]}")
+
+
+@pytest.mark.parametrize(
+    ("source", "hidden", "target", "restored"),
+    [
+        ("It costs $7, or ¥100 (≈ 5 €).", "It costs $7, or ¥100 (5 €).", "Il coûte $7 ou ¥100 (5 €).", "(≈ 5 €)."),
+        ("A red house (★ good).", "A red house (good).", "Une maison rouge (good).", "rouge (★ good)."),
+    ],
+)
+def test_a_sign_after_a_bracket_stands_beside_the_next_word(source, hidden, target, restored):
+    protection = Protection(("en", "fr"))
+    assert protection.hide(source) == hidden
+    assert protection.restore(target, source).endswith(restored)

@@ -100,6 +100,11 @@ def test_what_touches_a_placeholder_beside_another_one_still_does(text):
     assert translate(text, text.replace("us", "nous"))[1] == text.replace("us", "nous")
 
 
+def test_of_equal_placeholders_each_has_the_spaces_that_it_needs():
+    assert translate("Page-%s of %s files", "%s fichiers, page-%s")[1] == "%s fichiers, page-%s"
+    assert translate("{n} of page-{n} files", "page-{n} des {n} fichiers")[1] == "page-{n} des {n} fichiers"
+
+
 LIST = "The following user could not be found in the list of all users:"
 
 

@@ -163,9 +163,9 @@ class FakeEngine:
                 is_met = wanted in target
                 target += f" {wanted}" * (not is_met and "birds" not in source)
                 status = "met" if is_met else "second_search" if wanted in target else "lost"
-                uses.append(
-                    TermUse(each.span, each.term.source, each.term.targets, wanted * (wanted in target), status, 1.0)
-                )
+                facts = {"dropped": "brown"} if "brown" in source else {}
+                made = wanted * (wanted in target)
+                uses.append(TermUse(each.span, each.term.source, each.term.targets, made, status, 1.0, **facts))
             score, tokens = scores[number] if target == targets[number] else (-9.0, 3)
             spans = (0, 0), (0, 0)
             found[number] = TranslatedSentence(source, target, score, *spans, tokens=tokens, terms=tuple(uses))

@@ -90,6 +90,7 @@ class FakeService:
         self.hold_after = 10**9  # sentences of a document after which it waits
         self.key = ""
         self.reads_context = True
+        self.systems = ["tiny"]  # of the models, which are also their names
         self.models_known = threading.Event()  # until it is set, the list of models is not answered
         self.models_known.set()
         self.typed, self.held = [], set()  # texts to translate while they are typed, and those that wait
@@ -143,7 +144,8 @@ class FakeService:
             await asyncio.sleep(0.01)
         if self.key and request.headers.get("Authorization") != f"Bearer {self.key}":
             return JSONResponse({"error": "This server asks for a key."}, 401)
-        return JSONResponse({"models": [MODEL | {"reads_context": self.reads_context}]})
+        facts = {"reads_context": self.reads_context}
+        return JSONResponse({"models": [MODEL | facts | {"name": each, "system": each} for each in self.systems]})
 
     async def translate(self, request):
         """Translate a text that is being typed, when the test lets it."""

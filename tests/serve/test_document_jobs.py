@@ -13,6 +13,7 @@ from fake_engine import FakeEngine
 from docmt.cli.commands import serve
 from docmt.core.errors import DocmtError
 from docmt.serve import document_jobs, job_journal
+from docmt.serve.access_keys import AccessKeys
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions, JobConfig
 from docmt.serve.file_process import FileContents
 from docmt.serve.job_journal import JobJournal
@@ -737,6 +738,25 @@ def test_jobs_are_listed_and_cancelled_from_elsewhere(tmp_path, capsys):
     asyncio.run(scenario())
     with pytest.raises(DocmtError, match="has no documents"):
         serve.run(["--list-jobs", "--data", str(tmp_path)])
+
+
+def test_documents_of_a_key_that_is_revoked_are_cancelled(tmp_path):
+    data = tmp_path / "data"
+    one, other = (AccessKeys(data).create(name)[1].id for name in ("one", "other"))
+
+    async def scenario():
+        engine = FakeEngine(step=1, hold=2)
+        async with running(engine, data) as jobs:
+            ids = [(await create(jobs, tmp_path, owner=owner)).id for owner in (one, other)]
+            assert serve.run(["--revoke-key", one, "--data", str(data)]) == 0
+            events = await asyncio.wait_for(follow(jobs, ids[0], owner=one), 10)
+            assert events[-1].data["status"] == "cancelled"
+            engine.hold = 100
+            assert (await follow(jobs, ids[1], owner=other))[-1].data["status"] == "done"
+
+    asyncio.run(scenario())
+    _, key = AccessKeys(tmp_path).create("without documents")
+    assert serve.run(["--revoke-key", key.id, "--data", str(tmp_path)]) == 0
 
 
 def test_owners_take_turns_with_their_documents(tmp_path):

@@ -68,6 +68,23 @@ def test_a_click_before_the_models_are_known_waits_for_them(service, open_page):
     translate(page)
 
 
+def test_a_model_that_is_another_server_is_called_so(service, open_page):
+    service.systems = ["tiny", "endpoint"]
+    page = open_page(service.url)
+    page.wait_for_selector("#model option", state="attached")
+    pairs = ["English → French (tiny)", "English → French (endpoint, another server)"]
+    assert page.locator("#model option").all_inner_texts() == pairs
+    notes = {"tiny": "Your text goes to this server only.", "endpoint": "This server sends your text to another one"}
+    for model in ("tiny", "endpoint", "tiny"):
+        page.select_option("#model", model)
+        assert page.locator("#start p.note:visible").inner_text().startswith(notes[model])
+    page.select_option("#model", "endpoint")
+    translate(page)
+    page.reload()
+    page.click(".top .new")
+    expect(page, "#start p.note", notes["endpoint"])
+
+
 def test_hover_shows_the_partner_and_why_a_sentence_is_marked(service, open_page):
     page = open_page(service.url)
     translate(page)
@@ -124,6 +141,7 @@ def test_an_edit_alone_changes_nothing_else(service, open_page):
     page.fill("#panel textarea", "Le chat dort.")
     page.click("#panel button[value=keep]")
     expect(page, sentence(0), "Le chat dort.")
+    page.locator("#notice").wait_for(state="hidden")
     assert page.inner_text("p.target >> nth=0") == "Le chat dort. fr It is odd."
     assert page.locator(".edited").count() == 1
     assert service.documents["id0"].sentences[0]["target"] == "Le chat dort."
@@ -196,6 +214,14 @@ def test_a_dropped_file_is_translated_and_downloaded(service, open_page):
         page.click("[data-format=original]")
     assert download.value.suggested_filename == "ré port.txt"
     assert download.value.path().read_text() == "One. Two."
+
+
+def test_of_several_dropped_files_none_is_taken_silently(service, open_page):
+    page = open_page(service.url)
+    files = "() => { const all = new DataTransfer(); [1, 2].map(n => all.items.add(new File([n], n))); return all; }"
+    page.dispatch_event("body", "drop", {"dataTransfer": page.evaluate_handle(files)})
+    expect(page, "#notice", "Please send one file after the other.")
+    assert page.locator("#chosen").is_hidden()
 
 
 def test_a_file_that_cannot_be_read_says_why(service, open_page):

@@ -250,6 +250,17 @@ def test_a_key_is_kept_for_other_tabs_and_lists_its_documents(service_with_key, 
     see(other, "#key-dialog")
 
 
+def test_another_document_shows_all_sentences(service, open_page):
+    page = open_page(service.url)
+    translate(page)
+    page.select_option("#filter", "confirmed")
+    page.locator(".paragraph").first.wait_for(state="hidden")
+    page.click(".top .new")
+    translate(page, "One dog.")
+    see(page, sentence(0), "One dog.")
+    assert page.input_value("#filter") == "all"
+
+
 def test_sentences_are_confirmed_one_after_the_other_and_filtered(service, open_page):
     page = open_page(service.url)
     translate(page)

@@ -6,7 +6,7 @@ pytest.importorskip("starlette", reason="starlette, which serves the page, is no
 pytest.importorskip("uvicorn", reason="uvicorn, which serves the page, is not installed")
 from test_page import DONE, sentence
 from test_page import expect as see
-from test_page_editing import PageService, edit, targets, translate, wait_for_targets
+from test_page_editing import PageService, edit, targets, translate, until, wait_for_targets
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("files_here")]
 
@@ -122,6 +122,18 @@ def test_a_glossary_is_used_in_a_document_that_is_translated(service, open_page)
     see(page, "#notice.good span", "Rows of the glossary that were left out: 1")
     page.click("#undo")
     wait_for_targets(page, before)
+
+
+def test_words_that_a_term_leaves_out_are_told(service, open_page):
+    page = open_page(service.url)
+    translate(page, "One brown dog. Two dogs. A brown dog.")
+    page.click("#terms-button")
+    page.set_input_files("#terms input", GLOSSARY)
+    row = see(page, "#terms li", "3 met")
+    assert " ".join(row.inner_text().split()) == "dog chien 3 met · leaves out: brown"
+    for number in (0, 2):
+        edit(page, number, "Un chien brun.")
+    until(page, "document.querySelector('#terms li').innerText.endsWith('3 met')")
 
 
 def test_terms_are_listed_led_to_and_marked(service, open_page):

@@ -18,7 +18,7 @@ from docmt.documents.input_formats import FileFormat, check_name, find_format, f
 from docmt.formats.unit_documents import UnitDocuments
 from docmt.formats.units import ReadConfig, UnitFile, read_units
 
-Layout = Literal["auto", "lines", "text"]
+Layout = Literal["auto", "text"]
 Segment = tuple[str, Sequence[str]]
 """A line or unit: its text, and its sentences."""
 _MAX_EXAMPLES = 3
@@ -41,8 +41,8 @@ def read_translation(
 ) -> PairedDocuments:
     """Read a source file and its translation, or a JSONL file with both sides.
 
-    layout: "lines" is one sentence a line, "text" running text in the languages of the configuration (default:
-    English), "auto" paragraphs of Markdown, office documents, web pages, books and subtitles, and lines otherwise.
+    layout: "text" is running text in the languages of the configuration (default: English), "auto" paragraphs of
+    Markdown, office documents, web pages, books and subtitles, and one sentence a line otherwise.
     Raises DocmtError for files that cannot be read or paired, and for sides with different numbers of
     documents.
     """
@@ -58,7 +58,7 @@ def read_translation(
     if target is not None:
         formats = [find_format_of_name(path) or find_format(STANDARD, read_bytes(path)) for path in (source, target)]
         if any(each and each.is_checked for each in formats):
-            return _pair_units((source, target), formats, layout, config)
+            return _pair_units((source, target), formats, config)
     check_name(source)
     named_documents = list(read_documents(source, "source"))
     source_documents = [sentences for _, sentences in named_documents]
@@ -162,9 +162,7 @@ def _pair_sentences(source: Segment, target: Segment) -> list[tuple[str, str]]:
     return list(zip(*sides, strict=True))
 
 
-def _pair_units(
-    paths: tuple[Path, Path], formats: Sequence[FileFormat | None], layout: Layout, config: CheckConfig
-) -> PairedDocuments:
+def _pair_units(paths: tuple[Path, Path], formats: Sequence[FileFormat | None], config: CheckConfig) -> PairedDocuments:
     """Pair the sentences of two files of one format, unit by unit.
 
     Chapters with different numbers of units are findings. Raises DocmtError if the files have different formats or
@@ -176,8 +174,6 @@ def _pair_units(
     )
     if len({each and each.module for each in formats}) > 1:
         raise DocmtError(f"{' but '.join(names)}. Give both in the same format.")
-    if layout == "lines":
-        raise DocmtError(f"{next(names)}, not sentences by line. Leave --layout out.")
     named = zip(formats, paths, strict=True)
     protect = ReadConfig(protect=config.protect)
     files = [read_units(format, read_bytes(path), str(path), protect) for format, path in named if format]

@@ -34,26 +34,16 @@ _MAX_ENDING = 2
 """Letters of the longest ending of a term."""
 
 
-@dataclass(frozen=True)
-class _Stems(SentenceWords):
-    """The distinct stems of all sentences of one side, concatenated."""
-
-    names: list[str]
-
-    @classmethod
-    def from_sentences(cls, sentences: Iterable[str], language: str) -> _Stems:
-        """Return the stems without function words and stems of very many sentences."""
-        excluded = {stem(word) for word in FUNCTION_WORDS.get(language, ())}
-        rows = [{each for each in map(stem, split_words(text)) if len(each) > 1} - excluded for text in sentences]
-        frequencies = Counter(each for stems in rows for each in stems)
-        most = max(_MAX_FREQUENCY * len(rows), 20)
-        names = [name for name, count in frequencies.items() if count <= most]
-        numbers = {name: number for number, name in enumerate(names)}
-        ids = [sorted(numbers[each] for each in stems if each in numbers) for stems in rows]
-        ids = [row if len(row) <= _LONGEST_SENTENCE else [] for row in ids]
-        sizes = np.array([len(row) for row in ids], dtype=np.int64)
-        flat = np.fromiter((id for row in ids for id in row), dtype=np.int64, count=int(sizes.sum()))
-        return cls(flat, np.repeat(np.arange(len(ids)), sizes), len(ids), len(names), names)
+def _number_stems(sentences: Iterable[str], language: str) -> tuple[SentenceWords, list[str]]:
+    """Return the distinct stems of sentences, without function words and stems of very many sentences, by number."""
+    excluded = {stem(word) for word in FUNCTION_WORDS.get(language, ())}
+    rows = [{each for each in map(stem, split_words(text)) if len(each) > 1} - excluded for text in sentences]
+    frequencies = Counter(each for stems in rows for each in stems)
+    most = max(_MAX_FREQUENCY * len(rows), 20)
+    names = [name for name, count in frequencies.items() if count <= most]
+    numbers = {name: number for number, name in enumerate(names)}
+    ids = [sorted(numbers[each] for each in stems if each in numbers) for stems in rows]
+    return SentenceWords.from_tokens([row if len(row) <= _LONGEST_SENTENCE else [] for row in ids], len(names)), names
 
 
 @dataclass(frozen=True)
@@ -77,8 +67,8 @@ class TermStatistics:
     ) -> TermStatistics:
         """Learn from documents. max_share: see `find_nouns`, for the source."""
         sides = [document.source for document in documents], [document.target for document in documents]
-        source, target = (
-            _Stems.from_sentences((text for document in side for text in document), language)
+        (source, names), (target, target_names) = (
+            _number_stems((text for document in side for text in document), language)
             for side, language in zip(sides, languages, strict=True)
         )
         pairs, linked = link_words(source, target)
@@ -87,9 +77,9 @@ class TermStatistics:
         sentences = source.sentence[pairs.source_index[linked]]
         ids = zip(pairs.kind_source[kinds].tolist(), pairs.kind_target[kinds].tolist(), strict=True)
         for sentence, (source_id, target_id) in zip(sentences.tolist(), ids, strict=True):
-            links[sentence].append((source.names[source_id], target.names[target_id]))
+            links[sentence].append((names[source_id], target_names[target_id]))
         translated = Counter(name for row in links for name in {source_stem for source_stem, _ in row})
-        sizes = dict(zip(source.names, np.bincount(source.ids, minlength=len(source.names)).tolist(), strict=True))
+        sizes = dict(zip(names, np.bincount(source.ids, minlength=len(names)).tolist(), strict=True))
         return cls(
             links,
             Counter(link for row in links for link in row),

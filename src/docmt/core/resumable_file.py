@@ -147,11 +147,6 @@ class ResumableFile:
             return
         stored, current = first["fingerprint"], self._fingerprint
         names = [name for name in {**stored, **current} if stored.get(name) != current.get(name)]
-        if notes and set(stored) - set(current):
-            raise DocmtError(
-                f"cannot resume {self.partial}: another version of docmt started it. Finish it with that version, or "
-                "remove it to start again"
-            )
         if names and notes:
             raise DocmtError(
                 f"cannot resume {self.partial}: it was started with another {', '.join(names)}. Use the same, or "

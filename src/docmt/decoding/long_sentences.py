@@ -194,6 +194,15 @@ def make_translation(sentences: Sequence[TranslatedSentence]) -> Translation:
     return Translation(Document.from_sentences([each.target for each in sentences]), tuple(sentences), 0.0)
 
 
+def place_sentences(
+    source: Document, rows: Sequence[TranslatedSentence]
+) -> tuple[Document, tuple[TranslatedSentence, ...]]:
+    """Return the translation of a document by its sentences, and these with the places that they have there."""
+    target = source.replace_sentences([row.target for row in rows])
+    spans = zip(rows, source.spans(), target.spans(), strict=True)
+    return target, tuple(replace(row, source_span=one, target_span=other) for row, one, other in spans)
+
+
 def join_whole(
     language: str,
     source: PreparedDocument,
@@ -211,11 +220,7 @@ def join_whole(
     for number, match in source.matches.items():
         if match.kind == "conflict":
             joined[number] = replace(joined[number], memory="conflict")
-    target = source.whole.replace_sentences([each.target for each in joined])
-    spans = zip(source.whole.spans(), target.spans(), strict=True)
-    sentences = [
-        replace(each, source_span=one, target_span=other) for each, (one, other) in zip(joined, spans, strict=True)
-    ]
+    target, sentences = place_sentences(source.whole, joined)
 
     def find_whole(numbers: Iterable[int]) -> tuple[int, ...]:
         return tuple(dict.fromkeys(source.numbers[number] for number in numbers))
@@ -223,7 +228,7 @@ def join_whole(
     return replace(
         translation,
         document=target,
-        sentences=tuple(sentences),
+        sentences=sentences,
         miscounted=tuple(
             (source.numbers[first], source.numbers[last - 1] + 1) for first, last in translation.miscounted
         ),

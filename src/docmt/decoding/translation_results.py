@@ -93,21 +93,21 @@ class PreparedDocument:
         translation: of this document. A sentence that the model counted otherwise has none: its neighbours may have its
         words.
         """
-        joined, rows = (
-            {n for span in translation.miscounted for n in range(*span)},
-            dict[int, list[TranslatedSentence]](),
-        )
+        joined = {n for span in translation.miscounted for n in range(*span)}
+        rows = dict[int, list[TranslatedSentence]]()
         for number in self.given.keys() - joined:
-            whole = self.numbers[number]
-            match, text, rows[number] = self.matches[whole], self.whole.sentences[whole], []
+            whole, rows[number] = self.numbers[number], []
             if number == 0 or self.numbers[number - 1] != whole:
-                ends = (0, len(text)), (0, len(match.target))
-                links = (
-                    None if match.links is None else [WordLink(each[:2], each[2:], 1.0, True) for each in match.links]
-                )
-                given = TranslatedSentence(text, match.target, 0.0, *ends, pieces=(ends,), memory=match.kind)
-                rows[number] = [given if links is None else replace(given, alignment=tuple(links))]
+                given = self.recall(whole)
+                rows[number] = [replace(given, pieces=((given.source_span, given.target_span),))]
         return rows
+
+    def recall(self, number: int) -> TranslatedSentence:
+        """Return the translation that a memory has for a whole sentence."""
+        text, match = self.whole.sentences[number], self.matches[number]
+        links = None if match.links is None else tuple(WordLink(each[:2], each[2:], 1.0, True) for each in match.links)
+        ends = (0, len(text)), (0, len(match.target))
+        return TranslatedSentence(text, match.target, 0.0, *ends, memory=match.kind, alignment=links)
 
     def lengths(self) -> list[int]:
         """Return the tokens of each whole sentence, without boundary tokens."""

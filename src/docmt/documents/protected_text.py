@@ -329,7 +329,7 @@ def _take_out(text: str, span: Span, edit: _Edit | None = None) -> _Edit:
     before, after = text[start - 1 : start], text[end : end + 1]
     if before == " " and (not after or after.isspace() or after in _CLOSING):
         start -= 1
-    elif after == " " and not before:
+    elif after == " " and before in ("", "(", "["):
         end += 1
     glue = " " if before.isalnum() and after.isalnum() else ""
     return _Edit((start, end), glue, edit.item if edit else span)
@@ -486,8 +486,10 @@ def _find_place(source: str, offset: int, target: str, is_sign: bool) -> int:
         return last.start() if source[offset:].strip() or not is_sign else len(target.rstrip())
     share = before / len(words) * len(targets)
     last_word, next_word = (source[slice(*words[number])].casefold() for number in (before - 1, before))
-    is_glued = words[before][0] == offset and source[offset - 1].isspace()
+    is_glued = words[before][0] == offset and not source[offset - 1].isalnum()
     keys = [(last_word, 1), (next_word, 0)]
+    if is_glued and source[words[before - 1][1] : offset].strip():  # a bracket or a comma is before it
+        keys.reverse()
     for key, shift in [(_read_number(source, offset), 0), *keys] if is_glued else keys:
         if numbers := equal.get(key):
             near = bisect_left(numbers, share - shift)

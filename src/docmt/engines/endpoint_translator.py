@@ -30,7 +30,6 @@ from docmt.decoding.translation_results import (
     PartialTranslation,
     PreparedDocument,
     ResumePoint,
-    TermStatus,
     TranslatedSentence,
     Translation,
     WordLink,
@@ -41,7 +40,7 @@ from docmt.documents.words import find_words
 from docmt.engines.http_client import EngineUnavailable, HttpClient, Server
 from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
-from docmt.engines.sentence_requests import ASKED_AGAIN, SentenceRequests, make_sentence
+from docmt.engines.sentence_requests import ASKED_AGAIN, SentenceRequests, make_sentence, mark_as_asked_again
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
 from docmt.terms.matching import TermMatcher, TermMode, make_matcher
@@ -49,8 +48,6 @@ from docmt.terms.memory import Memory
 
 _LOOK_SECONDS = 0.05
 """Time between two looks at whether anybody still waits."""
-_SECOND: dict[TermStatus, TermStatus] = {"met": "second_search", "other_form": "second_search"}
-"""States of terms that another search met."""
 _TURN_SECONDS = 2.0
 """Time after which `translate_next` asks nothing new, so that what is finished is seen before the rest."""
 _SHOWN_REQUESTS = 2
@@ -315,8 +312,7 @@ class EndpointTranslator(DocumentTranslator):
             pass
         for number in unmet:
             if isinstance(new := text.results[number], TranslatedSentence):  # else the translation stays
-                uses = [replace(use, status=_SECOND.get(use.status, use.status)) for use in new.terms]
-                found[number] = replace(new, terms=tuple(uses))
+                found[number] = replace(new, terms=tuple(map(mark_as_asked_again, new.terms)))
         return found
 
 

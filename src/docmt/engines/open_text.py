@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.document_translator import TOKEN_CHARACTERS
+from docmt.decoding.long_sentences import place_sentences
 from docmt.decoding.translation_results import (
     PartialTranslation,
     PreparedDocument,
@@ -167,7 +168,5 @@ def join_parts(source: Document, parts: Sequence[PartialTranslation]) -> Transla
 
 def _make_translation(source: Document, rows: Sequence[TranslatedSentence], missing: Collection[int]) -> Translation:
     """Return the translation of a document by those of its sentences. missing: see `Translation`."""
-    target = source.replace_sentences([row.target for row in rows])
-    spans = zip(rows, source.spans(), target.spans(), strict=True)
-    sentences = tuple(replace(row, source_span=one, target_span=other) for row, one, other in spans)
-    return Translation(target, sentences, sum(row.score for row in rows), missing=tuple(sorted(missing)))
+    score = sum(row.score for row in rows)
+    return Translation(*place_sentences(source, rows), score, missing=tuple(sorted(missing)))

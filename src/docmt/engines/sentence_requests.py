@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.term_report import UNMET, judge_terms
-from docmt.decoding.translation_results import EngineUse, PreparedDocument, TermUse, TranslatedSentence, WordLink
+from docmt.decoding.term_report import judge_terms
+from docmt.decoding.translation_results import EngineUse, PreparedDocument, TermUse, TranslatedSentence
 from docmt.documents import unwrap_lines
 from docmt.documents.protected_text import Protected, find_protected
 from docmt.documents.words import has_letters
@@ -111,9 +111,7 @@ class SentenceRequests:
         """Return the translation of a sentence that needs no request: of the memory, or without words to translate."""
         source, match = prepared.whole.sentences[number], prepared.matches.get(number)
         if match is not None and match.target:
-            links = None if match.links is None else [WordLink(each[:2], each[2:], 1.0, True) for each in match.links]
-            given = make_sentence(source, match.target)
-            return replace(given, memory=match.kind, alignment=None if links is None else tuple(links))
+            return prepared.recall(number)
         rest = list(source)
         for each in self._find_protected(source):
             rest[slice(*each.span)] = " " * (each.span[1] - each.span[0])
@@ -150,9 +148,14 @@ class SentenceRequests:
             start, end = use.span
             if any(each.span[0] < end and start < each.span[1] for each in protected):
                 uses[number] = replace(use, status="protected", found="")
-            elif attempt and use.status not in UNMET:
-                uses[number] = replace(use, status="second_search")
+            elif attempt:
+                uses[number] = mark_as_asked_again(use)
         return uses
+
+
+def mark_as_asked_again(use: TermUse) -> TermUse:
+    """Return the use of a term in a sentence that was asked again."""
+    return replace(use, status="second_search") if use.status in ("met", "other_form") else use
 
 
 def make_sentence(source: str, target: str) -> TranslatedSentence:

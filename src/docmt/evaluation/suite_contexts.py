@@ -10,8 +10,9 @@ tokens that need no context do not dilute.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -163,24 +164,14 @@ def swap_contexts(items: Sequence[SuiteItem], seed: int) -> list[SuiteItem | Non
     """
     order = np.argsort(np.random.default_rng(seed).bit_generator.random_raw(len(items)), kind="stable").tolist()
     shapes = [(item.sentence, len(item.source) - item.sentence - 1) for item in items]
-    groups: dict[tuple[int, int], list[int]] = {}
-    for number in order:
-        groups.setdefault(shapes[number], []).append(number)
-
-    def donors(number: int) -> Iterator[SuiteItem]:
-        before, after = shapes[number]
-        yield from (items[other] for other in _others(groups[before, after], number))
-        others = _others(order, number)
-        yield from (items[other] for other in others if shapes[other][0] >= before and shapes[other][1] >= after)
-        yield from (items[other] for other in others)
-
-    return [_borrow_context(item, donors(number)) for number, item in enumerate(items)]
-
-
-def _others(numbers: Sequence[int], number: int) -> list[int]:
-    """Return those after a number, then those before it."""
-    rank = numbers.index(number)
-    return [*numbers[rank + 1 :], *numbers[:rank]]
+    swapped = list[SuiteItem | None]()
+    for number, item in enumerate(items):
+        rank, (before, after) = order.index(number), shapes[number]
+        others = [*order[rank + 1 :], *order[:rank]]
+        equal = (other for other in others if shapes[other] == (before, after))
+        longer = (other for other in others if shapes[other][0] >= before and shapes[other][1] >= after)
+        swapped.append(_borrow_context(item, (items[other] for other in chain(equal, longer, others))))
+    return swapped
 
 
 def _borrow_context(item: SuiteItem, donors: Iterable[SuiteItem]) -> SuiteItem | None:

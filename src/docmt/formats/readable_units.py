@@ -116,15 +116,21 @@ class ReadableUnit:
         return hidden, borders, missing
 
     def _find(self, passage: Passage, shift: int) -> Iterator[tuple[int, Span | None]]:
-        """Yield each placeholder of a passage, and its characters in the target, moved; None: it is not there."""
-        contents: dict[str, deque[int]] = {}
+        """Yield each placeholder of a passage, and its characters in the target, moved; None: it is not there.
+
+        Of equal ones, one with a space on the same sides comes first.
+        """
+        text, contents = self.unit.text, dict[str, dict[int, tuple[bool, bool]]]()
         for number, span in self._find_inside(passage.start, passage.end):
-            contents.setdefault(self.unit.text[slice(*span)], deque()).append(self.indices[number])
+            contents.setdefault(text[slice(*span)], {})[self.indices[number]] = _find_spaces(text, *span)
         pattern = "|".join(map(re.escape, sorted(contents, key=len, reverse=True)))
         for match in re.finditer(pattern, passage.target) if contents else ():
-            if indices := contents[match[0]]:
-                yield indices.popleft(), (match.start() + shift, match.end() + shift)
-        yield from ((index, None) for indices in contents.values() for index in indices)
+            if equal := contents[match[0]]:
+                spaces = _find_spaces(passage.target, *match.span())
+                index = next((each for each in equal if equal[each] == spaces), next(iter(equal)))
+                del equal[index]
+                yield index, (match.start() + shift, match.end() + shift)
+        yield from ((index, None) for equal in contents.values() for index in equal)
 
     def _hide(
         self, unit: Unit, places: Sequence[tuple[int, Span, Span]], takes_spaces: bool
@@ -223,6 +229,11 @@ def _cut(text: str, spans: Sequence[Span]) -> str:
     """Return a text without these characters."""
     parts = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
     return "".join(text[start:end] for start, end in parts)
+
+
+def _find_spaces(text: str, start: int, end: int) -> tuple[bool, bool]:
+    """Return whether a space, or the end of the text, is before and after a part of it."""
+    return text[max(0, start - 1) : start] in ("", SPACE), text[end : end + 1] in ("", SPACE)
 
 
 def _strip(text: str, span: Span) -> Span:

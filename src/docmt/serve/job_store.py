@@ -248,6 +248,10 @@ class JobStore:
         if not changed.rowcount:
             raise DocmtError(f"no document {id} waits or is translated. List them, and name one of these.")
 
+    def ask_to_cancel_all(self, owner: str) -> None:
+        """Ask the server to cancel the active jobs of an owner."""
+        self._execute("UPDATE jobs SET unwanted = 1 WHERE owner = ? AND status IN (?, ?)", (owner, *ACTIVE))
+
     def _list(self, condition: str, values: tuple[str, ...] = ()) -> list[JobRecord]:
         rows = self._execute(f"SELECT * FROM jobs {condition} ORDER BY number", values).fetchall()
         return [self._read_row(row) for row in rows]

@@ -342,7 +342,10 @@ class Training:
             return
         self._check_training()
         started = time.monotonic()
-        dev_loss = compute_dev_loss(self.fabric, self.model, dev, self.updater.evaluate, config.validation.entropy)
+        loss = self.updater.loss  # of the parts of this process, if the model is sharded
+        dev_loss = compute_dev_loss(
+            self.fabric, self.model, dev, lambda batch: loss(lambda: batch), config.validation.entropy
+        )
         self._check_finite("dev loss", dev_loss.loss)
         line: dict[str, Any] = {
             "valid_loss": dev_loss.loss,

@@ -117,14 +117,6 @@ class Updater:
         """Return all tensors that resuming needs, by file."""
         return {**self.weights.files(), OPTIMIZER_FILE: optimizer_tensors(self.weights.trainable, self.optimizer)}
 
-    def evaluate(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return summed loss and negative log-likelihood of a batch as `objective.batch_loss` does.
-
-        The model must be in evaluation mode. All processes must call it equally often if the model is sharded.
-        """
-        loss, nll = self.loss(lambda: batch)
-        return loss, nll
-
     def learning_rate(self, number: int) -> float:
         """Return the learning rate of update `number`, counted from 1."""
         settings = self.config.optimizer

@@ -78,9 +78,10 @@ class BatchedSplit:
         if model.restarts_positions:
             context_spec = model.system_options.context_spec()
             before = context_spec.source_context if context_spec.joined_context else 0
+            kind, sentences = "sentence", np.arange(len(source))
             sizes = np.max(limited, axis=0) + self.boundaries.max_per_sentence
-            sizes = np.maximum(sizes, context_lengths(source, document_offsets, before))
-            kind, sentences = "context of sentence" if before else "sentence", np.arange(len(source))
+            if sizes.max() <= limit:
+                kind, sizes = "context of sentence", context_lengths(source, document_offsets, before)
         else:
             extra = max(self.boundaries.max_per_sentence - NUM_BOUNDARY_TOKENS, 0)  # beyond those in lengths
             instances = self.instances

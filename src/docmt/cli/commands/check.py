@@ -52,8 +52,8 @@ class CheckOptions(ProtectOptions):
     has both sides"""
     target: str | None = option(None, positional=True, metavar="TARGET")
     """translation to check, in the format of SOURCE; not needed for TRANSLATION.jsonl"""
-    layout: Literal["auto", "lines", "text"] = "auto"
-    """lines: one sentence a line; text: running text; auto: by the name of the file"""
+    layout: Literal["auto", "text"] = "auto"
+    """text: running text; auto: by the name of the file, or one sentence a line"""
     json: str | None = option(None, metavar="FILE")
     """write all findings as JSON (-: to standard output)"""
     html: str | None = option(None, metavar="FILE")

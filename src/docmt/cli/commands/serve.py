@@ -23,7 +23,7 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -47,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 _PACKAGES = {"starlette", "uvicorn", "python_multipart", "prometheus_client"}
 _ROOT_PATH = re.compile(r"(https?://[\w.:\[\]-]+)?((?:/[\w~-][\w.~-]*)*)/?")
+_ORIGIN = re.compile(r"\*|null|[a-z][a-z+.-]*://[^/\s]+")
 _MEBIBYTE = 2**20
 _UNIT = Path("/", "etc", "systemd", "system", "docmt.service")
 """Where docs/serving.md puts the service."""
@@ -76,7 +77,7 @@ class ServeOptions(ProtectOptions, TermOptions):
     """largest file in MiB"""
     memory_mb: int = option(0, range=(0, MANY))
     """MiB of the weights of models that stay loaded; 0: no bound"""
-    create_key: str = option("", metavar="NAME")
+    create_key: str | None = option(None, metavar="NAME")
     """print a new key for a person or program, and exit"""
     characters_per_minute: int = option(0, range=(0, MANY))
     """limit of the new key; 0: none"""
@@ -84,11 +85,11 @@ class ServeOptions(ProtectOptions, TermOptions):
     """documents of the new key that wait or are translated at one time; 0: no limit"""
     list_keys: bool = False
     """list ids, dates, last uses, limits and names of the keys, and exit"""
-    revoke_key: str = option("", metavar="ID")
-    """delete a key and its glossaries, and exit"""
+    revoke_key: str | None = option(None, metavar="ID")
+    """delete a key and its glossaries, stop its documents, and exit"""
     list_jobs: bool = False
     """list documents (id, name, state, progress, key, age), also of a server that runs, and exit"""
-    cancel_job: str = option("", metavar="ID")
+    cancel_job: str | None = option(None, metavar="ID")
     """stop the translation of a document, also of a server that runs, and exit"""
     device: str = "auto"
     """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
@@ -107,9 +108,9 @@ def run(arguments: Sequence[str]) -> int:
     """Serve until the process is asked to stop, or manage keys."""
     options = parser().parse(arguments)
     data = Path(options.data).absolute() if options.data else default_data()
-    if options.create_key or options.list_keys or options.revoke_key:
+    if options.create_key is not None or options.list_keys or options.revoke_key is not None:
         return _manage_keys(options, data)
-    if options.list_jobs or options.cancel_job:
+    if options.list_jobs or options.cancel_job is not None:
         return _manage_jobs(options, data)
     try:
         return _serve(options, data)
@@ -130,17 +131,22 @@ def default_data() -> Path:
 def _manage_keys(options: ServeOptions, data: Path) -> int:
     from docmt.serve.access_keys import AccessKeys, KeyLimits
     from docmt.serve.glossary_store import GlossaryStore
+    from docmt.serve.job_store import JobStore
 
     _check_service(options, data)
     keys = AccessKeys(data)
-    if options.create_key:
+    if options.create_key is not None:
         limits = KeyLimits(options.characters_per_minute, options.concurrent_jobs, options.max_file_mb * _MEBIBYTE)
         secret, key = keys.create(options.create_key, limits)
         _log.info(f"key {key.id} of {key.name}, in {data}; it is shown only now:")
         print(secret)
-    if options.revoke_key:
+    if options.revoke_key is not None:
         keys.revoke(options.revoke_key)
         GlossaryStore(data).delete(options.revoke_key)
+        if (data / "jobs.sqlite").exists():
+            with closing(JobStore(data, 0.0)) as store:
+                store.attach()
+                store.ask_to_cancel_all(options.revoke_key)
     if options.list_keys:
         for key in keys.list_keys():
             dates = (f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d}" if at else "never" for at in (key.created, key.used))
@@ -165,7 +171,7 @@ def _manage_jobs(options: ServeOptions, data: Path) -> int:
 
     store = JobStore(data, 0.0)
     store.attach()
-    if options.cancel_job:
+    if options.cancel_job is not None:
         store.ask_to_cancel(options.cancel_job)
     for job in store.list_jobs() if options.list_jobs else ():
         age = timedelta(seconds=round(time.time() - job.created))
@@ -230,7 +236,7 @@ def make_engine(options: ServeOptions) -> Engine:
 def make_server(
     options: ServeOptions, engine: Engine, data: Path, keys: AccessKeys | None, hosts: frozenset[str]
 ) -> ServiceServer:
-    """Return a server that does not run yet. hosts: see `ServiceConfig`. Raises DocmtError for a root path."""
+    """Return a server that does not run yet. hosts: see `ServiceConfig`. Raises DocmtError for paths and origins."""
     from docmt.serve.application import ServiceServer, create_app
     from docmt.serve.document_jobs import DocumentJobs, JobConfig
     from docmt.serve.http_requests import ServiceConfig
@@ -238,6 +244,9 @@ def make_server(
     public = _ROOT_PATH.fullmatch(options.root_path)
     if public is None:
         raise DocmtError(f"--root-path {options.root_path} is no path: write /mt, or https://tool.example/mt")
+    for origin in options.cors:
+        if not _ORIGIN.fullmatch(origin):
+            raise DocmtError(f"--cors {origin} is no origin: write https://tool.example, without a path")
     max_file_bytes = options.max_file_mb * _MEBIBYTE
     job_config = JobConfig(options.keep_hours, max_file_bytes, protect=engine.patterns)
     jobs = DocumentJobs(engine, data, job_config)

@@ -87,11 +87,22 @@ async function fillModels() {
   });
   const options = models.map((model, index) => {
     const isUnique = pairs.indexOf(pairs[index]) === pairs.lastIndexOf(pairs[index]);
-    return new Option(isUnique ? pairs[index] : `${pairs[index]} (${model.name})`, model.name);
+    const note = isServer(model) ? t("{name}, another server", model) : !isUnique && model.name;
+    return new Option(note ? `${pairs[index]} (${note})` : pairs[index], model.name);
   });
   element("model").replaceChildren(...options);
   element("model").value = localStorage.getItem("docmt-model") ?? models[0]?.name;
   if (element("model").selectedIndex < 0) element("model").selectedIndex = 0;
+  showWay();
+}
+
+const isServer = ({ system }) => system === "endpoint";
+
+/** Show which servers get a text. */
+function showWay() {
+  const isFar = models.some((each) => each.name === element("model").value && isServer(each));
+  const [here, elsewhere] = element("start").querySelectorAll(".note");
+  [here.hidden, elsewhere.hidden] = [isFar, !isFar];
 }
 
 function chooseFile(file) {
@@ -202,6 +213,7 @@ function listenToDrops() {
     element("drop").hidden = true;
     if (!isFile(event)) return;
     event.preventDefault();
+    if (event.dataTransfer.files.length > 1) return report(new Error(t("Please send one file after the other.")));
     if (job) location.hash = "";
     chooseFile(event.dataTransfer.files[0]);
   });
@@ -379,6 +391,7 @@ async function makeChange(changed, send, message, isNew) {
   });
   if (job !== changed) return false;
   job.begun = null;
+  element("notice").hidden = true; // of an earlier attempt
   if (isNew) job.changes.add(status.last_change);
   status.updated?.forEach((each) => view.put(each));
   showStatus(status);
@@ -557,7 +570,10 @@ function listenToButtons() {
   on("file", "change", () => chooseFile(element("file").files[0]));
   on("chosen", "click", (event) => event.target.matches("button") && chooseFile(null));
   on("text", "input", showText);
-  on("model", "change", showText);
+  on("model", "change", () => {
+    showWay();
+    return showText();
+  });
   on("while-typing", "change", showText);
   on("glossary", "change", () => chooseGlossary(element("glossary").files[0]));
   on("no-glossary", "click", () => chooseGlossary(null));

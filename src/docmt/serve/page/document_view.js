@@ -21,7 +21,7 @@ export const FILTERS = {
 export class DocumentView {
   /** root: the element of the paragraphs; reason: the tooltip; hasDraft: function of the number of a sentence. */
   constructor(root, reason, hasDraft) {
-    Object.assign(this, { root, reason, hasDraft, filter: "all" });
+    Object.assign(this, { root, reason, hasDraft });
     this.drawing = null; // a promise while sentences are drawn
     // One listener for all sentences: a document may have thousands.
     root.addEventListener("mouseover", (event) => this.hover(event));
@@ -38,6 +38,7 @@ export class DocumentView {
     this.paragraph = null; // the last one: {number, source, target}
     this.current = 0; // the sentence that the Tab key reaches
     this.lit = -1;
+    this.filter = "all";
     this.root.replaceChildren();
     this.reason.hidden = true;
   }

@@ -77,7 +77,9 @@ export class TermsPanel {
     button.classList.toggle("unmet", uses.some(isUnmet));
     Object.assign(source, { textContent: term, lang: this.view.languages.source });
     Object.assign(target, { textContent: wanted.join(" / ") || "–", lang: this.view.languages.target });
-    state.textContent = describe(uses);
+    const dropped = new Set(uses.flatMap((use) => (use.dropped ? use.dropped.split(", ") : [])));
+    const left = dropped.size ? ` · ${t("leaves out: {words}", { words: [...dropped].join(", ") })}` : "";
+    state.textContent = describe(uses) + left;
     return row;
   }
 
