@@ -27,7 +27,7 @@ def drop_misfits(memory: Memory, translator: Translator) -> tuple[Memory, int]:
     checked = [n for n, pair in enumerate(texts) if all(has_words(text) and len(text) < _LONGEST for text in pair)]
     rows, texts = [rows[n] for n in checked], [texts[n] for n in checked]
     sources = [
-        [source, *(other for other, _ in (*texts[max(n - 1, 0) : n], *texts[n + 1 : n + 2]) if other != source)]
+        [source, *(other for other, _ in texts[max(n - 1, 0) : n + 2] if other != source)]
         for n, (source, _) in enumerate(texts)
     ]
     make = Document.from_sentences
