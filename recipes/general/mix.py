@@ -2,9 +2,10 @@
 
 GENERAL has train.en.gz, train.fr.gz and train.docs.tsv, in which an id begins with its source: tatoeba/17.
 Documents stay whole, and come in a random order. Legal text is thinned out, everyday sentences come twice. Sources
-whose licence does not allow every use are left out. Of thirty documents one is written in capitals, one loses its final
-full stops, and three begin their sentences with small letters: a verb such as "Mix" looks like a name otherwise. Half of the
-documents write "€20" for "EUR 20".
+whose licence does not allow every use are left out.
+
+Of thirty documents one is written in capitals, one loses its final full stops, and three begin their sentences with
+small letters: a verb such as "Mix" looks like a name otherwise. Half of the documents write "€20" for "EUR 20".
 """
 
 from __future__ import annotations
