@@ -3,7 +3,8 @@
 GENERAL has train.en.gz, train.fr.gz and train.docs.tsv, in which an id begins with its source: tatoeba/17.
 Documents stay whole, and come in a random order. Legal text is thinned out, everyday sentences come twice. Sources
 whose licence does not allow every use are left out. Of thirty documents one is written in capitals, one loses its final
-full stops, and three begin their sentences with small letters: a verb such as "Mix" looks like a name otherwise.
+full stops, and three begin their sentences with small letters: a verb such as "Mix" looks like a name otherwise. Half of the
+documents write "€20" for "EUR 20".
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def read_documents(directory: Path) -> Iterator[Pairs]:
 
 
 def change(document: Pairs, chance: random.Random) -> Pairs:
-    """Write some documents in capitals, some without final full stops, and some with small letters first."""
+    """Write some documents in capitals, some without final full stops, some with small letters first or with €."""
+    if chance.random() < 0.5:
+        document = [(re.sub(r"\bEUR (?=\d)", "€", source), target) for source, target in document]
     match chance.randrange(30):
         case 0:
             return [(source.upper(), target.upper()) for source, target in document]
@@ -88,7 +91,7 @@ def main() -> None:
     for document in debates:
         if counts["europarl"] >= arguments.pairs:
             break
-        mixed.append(document)
+        mixed.append(change(document, chance))
         counts["europarl"] += len(document)
     chance.shuffle(mixed)
     arguments.out.mkdir(parents=True, exist_ok=True)

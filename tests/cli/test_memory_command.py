@@ -160,7 +160,7 @@ def test_the_last_line_counts_what_has_several_translations(here):
 
 def test_lines_are_the_sentences_of_both_versions_where_they_are_those_of_the_file(here):
     (here / "old.txt").write_text("It is good. It is new.\nWe thank the citizens.\n")
-    (here / "old.fr.txt").write_text("Bien. Et neuf. Oui.\nMerci, citoyens !\n")
+    (here / "old.fr.txt").write_text("C'est bien. Et c'est neuf. Oui.\nMerci aux citoyens !\n")
     call("translate", *MODEL, "old.txt", "-o", "out.txt", "--layout", "lines", "--reuse", "old.txt", "old.fr.txt")
     assert (here / "out.txt").read_text() == (here / "old.fr.txt").read_text()
 

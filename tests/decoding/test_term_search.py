@@ -117,12 +117,13 @@ def test_terms_in_protected_text_alone_change_nothing(translator):
 
 def test_words_that_a_term_replaces_are_told_and_better_kept(translator, monkeypatch):
     document = docmt.Document.from_sentences(["The steering committee adopted the report."])
-    modes = [use(translator, {"committee": "collège"}, mode) for mode in get_args(TermMode)]
+    modes = [use(translator, {"committee": "bureau"}, mode) for mode in get_args(TermMode)]
+    steering = re.compile("direction|orientation")
     kept = [each.translate(document) for each in modes]
-    assert all("conduite" in str(made) and not made.sentences[0].terms[0].dropped for made in kept)
+    assert all(steering.search(str(made)) and not made.sentences[0].terms[0].dropped for made in kept)
     monkeypatch.setattr("docmt.decoding.term_search._MOST_CHECKED", 1)  # the best one for the model
     refused, required = (each.translate(document) for each in modes)
-    assert str(refused) == str(translator.translate(document)) and "conduite" not in str(required)
+    assert str(refused) == str(translator.translate(document)) and not steering.search(str(required))
     assert [(each.status, each.dropped) for made in (refused, required) for each in made.sentences[0].terms] == [
         ("refused", "steering"),
         ("second_search", "steering"),
@@ -175,7 +176,7 @@ def test_the_rest_agrees_where_a_term_has_another_article(translator):
         pytest.skip("found for that model")
     text = "It is not easy to criticise the French presidency during this debate as it is not present."
     made = use(translator, {"debate": "discussion"}, "require").translate(docmt.Document.from_sentences([text]))
-    assert "cette discussion, car elle n'est pas présente" in str(made)
+    assert re.search("cette discussion,? car elle n'est pas présente", str(made))
 
 
 def test_a_required_term_that_loses_text_has_a_warning(translator, plain, monkeypatch):
