@@ -295,6 +295,7 @@ class SelfCache(Cache):
         self.numbers = torch.zeros(rows, 0, dtype=torch.int64, device=like.device)
         self.is_word = torch.zeros(rows, 0, dtype=torch.bool, device=like.device)
         self.positions = torch.zeros(rows, 0, dtype=torch.int64, device=like.device)  # in the sentence, or the search
+        self.bias: Tensor | None = None
         self.prefix_biases: list[Tensor | None] = []
         self.sees_prefix: Tensor | None = None
         self.sees_slots: Tensor | None = None
