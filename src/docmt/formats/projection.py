@@ -407,9 +407,9 @@ def _return_atoms(pieces: Sequence[_Piece], ids: Collection[str]) -> list[_Piece
         inner, outer = piece.atom.stack, pieces[near].stack
         piece.stack = (*outer[: outer.index(home) + 1], *inner[inner.index(home) + 1 :])
         groups[near][0 if index < first else 2].append(piece)
-    for (before, _, after), near in zip(groups, pieces, strict=True):  # those in more of its pairs stand nearer to it
-        before.sort(key=lambda piece: len(_common([piece.stack, near.stack])))
-        after.sort(key=lambda piece: -len(_common([piece.stack, near.stack])))
+    for (before, _, after), beside in zip(groups, pieces, strict=True):  # those in more of its pairs stand nearer to it
+        before.sort(key=lambda piece: len(_common([piece.stack, beside.stack])))
+        after.sort(key=lambda piece: -len(_common([piece.stack, beside.stack])))
     return [piece for group in groups for part in group for piece in part]
 
 
