@@ -25,7 +25,6 @@ from docmt.formats.projection import Link
 from docmt.formats.readable_units import make_readable
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitPair, read_units
 from docmt.terms.glossary_files import find_language_of, iterate_xml, name_element
-from docmt.terms.version_pairs import pair_texts
 
 MAX_BYTES = 2**30
 MatchKind = Literal["", "exact", "context", "conflict"]
@@ -283,7 +282,7 @@ def _pair_units(
     numbers = dict[int, int]()
     for key, rows in sides[0].items():
         columns = sides[1][key]
-        pairs = pair_texts([_join(sources[n]) for n in rows], [_join(targets[n]) for n in columns])
+        pairs = _align([_join(sources[n]) for n in rows], [_join(targets[n]) for n in columns])
         numbers |= {rows[one]: columns[two] for one, two in pairs.items()}
     return numbers
 
@@ -298,9 +297,16 @@ def _pair(sources: Sequence[_Part], targets: Sequence[_Part]) -> list[_Segment]:
         targets = [(unit, start, end)]
     if len(sources) != len(targets):
         return [_Segment(each, each, None) for each in sources]
-    sure = pair_texts(*([_join([each]) for each in side] for side in (sources, targets)))
+    sure = _align(*([_join([each]) for each in side] for side in (sources, targets)))
     pairs = enumerate(zip(sources, targets, strict=True))
     return [_Segment(*pair, 1 if sure.get(number) == number else None) for number, pair in pairs]
+
+
+def _align(sources: Sequence[str], targets: Sequence[str]) -> dict[int, int]:
+    """See `pair_texts`. It needs NumPy, which the process that reads files does not load."""
+    from docmt.terms.version_pairs import pair_texts
+
+    return pair_texts(sources, targets)
 
 
 def _join(parts: Sequence[_Part]) -> str:
