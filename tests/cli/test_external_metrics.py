@@ -97,6 +97,13 @@ def test_several_systems(files, command, tmp_path):
     assert outcome.out.splitlines()[1].split()[-1] == "-"
 
 
+def test_overlapping_windows_are_no_samples(files, command):
+    arguments = ["--source", files[5], "--external.command", command, "--external-window", "3:2"]
+    message = "--external-window scores several sentences at once, so resample documents"
+    systems = ["--systems", files[1], files[3], "--reference", files[3]]
+    fails("evaluate", *systems, *arguments, "--resample", "sentences", message=message)
+
+
 def test_context_of_hypotheses_without_context():
     with pytest.raises(DocmtError, match=r"external.hypothesis_context has no effect without external.context"):
         ExternalConfig(command="metric", hypothesis_context="hypothesis")

@@ -40,6 +40,13 @@ def test_a_forbidden_word_within_an_allowed_one_is_none():
     assert [each.status for each in reviewed] == ["met", "met"]
 
 
+def test_nothing_is_lost_of_a_term_whose_forbidden_word_stands_for_another_one():
+    use = TermUse((0, 4), "deal", (), "", "met", forbidden=("Vertrag",))
+    other = TermUse((6, 14), "contract", ("Vertrag",), "Vertrag", "met")
+    reviewed = review_terms([use, other], "Die Abmachung, ein Vertrag", LANGUAGES)
+    assert [(each.status, each.found) for each in reviewed] == [("met", ""), ("met", "Vertrag")]
+
+
 def test_protected_terms_stay():
     use = TermUse((0, 4), "lamp", ("Lampe",), "lamp", "protected", forbidden=("Leuchte",))
     assert review_terms([use], "Leuchte", LANGUAGES) == [use]

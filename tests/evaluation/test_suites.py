@@ -85,6 +85,13 @@ def test_what_is_handed_round(write):
     assert (second.correct, second.distance, second.label, second.has_context) == (1, 1, "", True)
 
 
+@pytest.mark.parametrize("record", [HANDED_ROUND, GENERATIVE, CONSISTENCY, CONTRAPRO])
+def test_a_further_key_of_a_record_gives_no_distance(write, record):
+    record = {name: value for name, value in record.items() if "dist" not in name}
+    (item,) = read_items(write([{**record, "trg": "Elles sont rouges."}]))
+    assert item.distance is None
+
+
 def test_generative_items(write):
     suite = read_suite(write([GENERATIVE, {**GENERATIVE, "src_context": []}], "ctxpro.en-fr.jsonl"))
     first, second = suite.items

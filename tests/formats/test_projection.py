@@ -294,3 +294,28 @@ def test_a_note_beside_a_link_stays_outside_of_it(place, expected):
     links = [(0, 3, 0, 4), (4, 7, 5, 7), (20, 23, 8, 11), (15, 19, 12, 17), (23, 24, 17, 18)]
     new, missing = project_codes(Unit(text, tuple(codes)), [Passage(0, len(text), "Voir la loi bonne.", links)])
     assert not missing and new.render() == f"Voir {expected}"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "links"),
+    [
+        (
+            "gamma[1] tau, xi<a> alpha[2] beta<a1>[3] alpha</a1>[4] tau, beta</a>",
+            "w0 w1 w2 w3 w4 w5 w6 w7",
+            [
+                *[(25, 30, 0, 2), (0, 5, 3, 5), (36, 40, 6, 8), (20, 24, 9, 11)],
+                *[(20, 24, 12, 14), (11, 13, 15, 17), (11, 13, 18, 20), (9, 10, 21, 23)],
+            ],
+        ),
+        (
+            "[1]nu.[2]<a><a1> rho<a2>[3]</a2> rho[4]<a3>[5] tau,[6][7]gamma</a3></a1></a>",
+            "w0 w1 w2 w3",
+            [(12, 15, 0, 2), (12, 15, 3, 5), (2, 3, 9, 11)],
+        ),
+    ],
+)
+def test_codes_that_go_back_into_their_pairs_do_not_divide_others(source, target, links):
+    unit = read(source)
+    projected, missing = project_codes(unit, [Passage(0, len(unit.text), target, links)])
+    assert not missing
+    assert Counter(code.content for code in projected.codes) == Counter(code.content for code in unit.codes)

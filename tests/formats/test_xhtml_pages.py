@@ -1,5 +1,7 @@
 """XHTML pages: the rules of HTML, in XML."""
 
+from dataclasses import replace
+
 import pytest
 from generated_files import check_files, read_mutants
 from hypothesis import strategies as st
@@ -51,6 +53,15 @@ def test_text_is_escaped():
     new = [Unit("it's <a> & \x0bb"), Unit('a\xa0"b" < c')]
     assert [unit.text for unit in file.units] == ["Tip", "One\xa0two"]
     assert file.write(new).decode() == (f"{HEAD}<p title='it&#39;s &lt;a&gt; &amp; b'>a&#160;\"b\" &lt; c</p></html>")
+
+
+def test_signs_in_tags_of_templates_are_escaped_as_xml_needs_it():
+    text = "<p title='{{ c &amp; d }} house'>{{ a &lt; b &amp;&amp; c }} is %s and &lt;%%= x %%&gt;</p></html>"
+    file = read_page(HEAD + text % "one")
+    new = [replace(unit, text=unit.text.replace("one", "two").replace("house", "home")) for unit in file.units]
+    written = file.write(new)
+    assert written.decode() == HEAD + (text % "two").replace("house", "home")
+    assert len(read(written, "a.xhtml", ReadConfig()).units) == len(new)
 
 
 def test_entities_of_the_doctype_of_xhtml_are_read():

@@ -228,6 +228,20 @@ def write_memoq(source, target, before):
     return unit(source, target, attributes=date(2020)).replace("<seg>", f"{context}<seg>", 1)
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("Cats & dogs < 3.", "Cats &amp;amp; dogs &amp;lt; 3."),
+        ("The new file.", 'The &lt;bpt i="1"&gt;{}&lt;/bpt&gt;new&lt;ept i="1"&gt;{}&lt;/ept&gt; file.'),
+    ],
+)
+def test_the_context_of_memoq_is_a_segment(text, written, tmp_path):
+    path = tmp_path / "memory.tmx"
+    path.write_text(tmx(write_memoq("Save it.", "Sauvez-le.", written)))
+    memory = Memory.read(path, languages=("en", "fr"))
+    assert memory.match(Document.from_sentences([text, "Save it."]))[1].kind == "context"
+
+
 OMEGAT = [
     write_omegat("Save it.", "Enregistrez-le."),
     write_omegat("Save it.", "Sauvez-le.", "A cat fell into the water."),

@@ -2,11 +2,13 @@
 
 import json
 import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import docx
 import pytest
 
+from docmt.core.errors import DocmtError
 from docmt.decoding.memory_check import drop_misfits
 from docmt.terms import Memory
 from docmt.terms.version_pairs import pair_texts
@@ -98,6 +100,28 @@ def test_no_change_of_a_translation_gives_a_sentence_that_of_another(change, kin
         targets = {source: [each.target for each in entries] for source, entries in memory.entries.items()}
         assert targets == {source: [translate(source)] for source in targets}
         assert len(targets) > (0.99 if change == "none" else 0.6) * sum(map(len, paragraphs))
+
+
+class ShortModel(WordModel):
+    """The same with positions for 60 characters."""
+
+    def score_all(self, pairs):
+        if any(len(side.sentences[0]) > 60 for pair in pairs for side in pair):
+            raise DocmtError("sentence 1 of the document may need more positions. Split it.")
+        return super().score_all(pairs)
+
+
+def test_of_texts_too_long_for_a_model_the_shorter_ones_are_checked(tmp_path):
+    sources = [row[0] for row in make_paragraphs(30, 5)]
+    targets = [translate(each) for each in sources]
+    for name, texts in (("old", sources), ("other", targets)):
+        (tmp_path / name).write_text("\n".join(texts))
+    memory = Memory.from_versions(tmp_path / "old", tmp_path / "other", ("en", "fr"))
+    key, (entry,) = min(memory.entries.items(), key=lambda each: len(each[0]))
+    wrong = replace(memory, entries={**memory.entries, key: [entry._replace(target="Nothing of it.")]})
+    assert drop_misfits(memory, ShortModel())[1] == 0
+    kept, count = drop_misfits(wrong, ShortModel())
+    assert key not in kept.entries and 0 < count <= 3
 
 
 def test_lists_of_json_are_paired_like_paragraphs(tmp_path):

@@ -86,11 +86,12 @@ def test_new_weights_are_told_by_patterns(change, store, settings, new, patterns
         assert match_names("freeze", f"{pattern}*", tensors)
 
 
-def test_the_progress_line(change, store, monkeypatch, capsys):
+@pytest.mark.parametrize("log_every", [1, 100])
+def test_the_progress_line(change, store, log_every, monkeypatch, capsys):
     """Loss, speed, learning rate, the last validation and the time left until the nearest limit."""
     monkeypatch.setattr("docmt.core.progress.LINE_INTERVAL_SECONDS", 0.0)
     stop = {"stop__max_steps": 1000, "stop__max_epochs": 30, "stop__patience": 2}
-    config = change(**stop, optimizer__learning_rate=1e-12)
+    config = change(**stop, optimizer__learning_rate=1e-12, log_every=log_every)
     train(config)
     total = 30 * TrainingCorpus(store, config).count_updates(0)
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("training (updates)")]

@@ -63,7 +63,8 @@ def judge_terms(
     """Return what stands in a translation for each term. matches: of `TermMatcher.match`, if they are known."""
     uses, matches = list[TermUse](), matcher.match(occurrences, target) if matches is None else matches
     for (term, span, *_), match in zip(occurrences, matches, strict=True):
-        status: TermStatus = "lost" if match is None else "met" if match.is_listed else "other_form"
+        is_met = match.is_listed if match else not term.targets  # its forbidden word may be of another term
+        status: TermStatus = "met" if is_met else "other_form" if match else "lost"
         place = match and match.span
         if forbidden := matcher.find_forbidden(term, target, matches):
             status, place = "forbidden", forbidden

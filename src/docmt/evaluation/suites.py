@@ -88,6 +88,7 @@ class Question(NamedTuple):
     phenomenon: str = ""
     """of items that name none"""
     expected: str = ""
+    default_distance: int | None = None
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,8 @@ def parse_discevalmt(record: Record, location: str, path: Path) -> Question:
         check_sentences(target.get("incorrect"), location, "incorrect"),
     ]
     source = check_sentences(record.get("src"), location, "src")
-    return Question(source, candidates, 0, len(source) - 1, "type", phenomenon=path.stem.split(".")[0])
+    names = {"label": "type", "phenomenon": path.stem.split(".")[0]}
+    return Question(source, candidates, 0, len(source) - 1, **names, default_distance=1)
 
 
 FORMATS = {
@@ -302,7 +304,7 @@ def _build_item(record: Record, question: Question, default_id: object, location
             raise DocmtError(
                 f"{location}: candidate {candidate_number} is empty. Give every candidate a text, or leave it out"
             )
-    distance = None if "trg" not in record else 1  # DiscEvalMT has the sentence before
+    distance = question.default_distance
     if record.get("intrasegmental") is True:  # ContraPro
         distance = 0
     elif record.get(question.distance) is not None:

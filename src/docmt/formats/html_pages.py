@@ -5,10 +5,21 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
+from functools import partial
 from html import escape, unescape
 
 from docmt.core.errors import DocmtError
-from docmt.formats.html_elements import ATTRIBUTE, CAN_COPY, NAME_REST, XML_PREFIX, Token, list_names, unescape_text
+from docmt.formats.html_elements import (
+    ATTRIBUTE,
+    CAN_COPY,
+    NAME_REST,
+    XML_PREFIX,
+    Token,
+    convert_text,
+    find_templates,
+    list_names,
+    unescape_text,
+)
 from docmt.formats.html_units import MarkupFile
 from docmt.formats.patched_text import find_mark
 from docmt.formats.units import ReadConfig
@@ -68,7 +79,8 @@ def read(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
 
     if encode(text) != data:  # such as two byte sequences for one character
         raise DocmtError(f"{path} has bytes that its charset {encoding} would not write. Save it as UTF-8.")
-    return MarkupFile(text, list(_tokenize(text)), config, escape_html, encode)
+    write_text = partial(convert_text, convert=escape_html, page=find_templates(text))
+    return MarkupFile(text, list(_tokenize(text)), config, write_text, encode)
 
 
 def read_fragment(data: bytes, path: str, config: ReadConfig) -> MarkupFile:

@@ -169,7 +169,7 @@ class MarkupFile(UnitFile):
 
     def _escape(self, text: str) -> str:
         """Return character data as the file writes it."""
-        return convert_text(text, self._raw_escape, self._templates).replace("\xa0", self._nbsp)
+        return self._raw_escape(text).replace("\xa0", self._nbsp)
 
     def _escape_double(self, text: str) -> str:
         """Return the value of an attribute in double quotes."""

@@ -388,24 +388,28 @@ def _return_atoms(pieces: Sequence[_Piece], ids: Collection[str]) -> list[_Piece
     ids: of the pairs that are not copied.
     """
     worded = {id for piece in pieces if piece.text for id in piece.stack if id in ids}
-    spans: dict[str, Span] = {}
-    for index, piece in enumerate(pieces):
-        spans |= {id: (spans.get(id, (index, index))[0], index) for id in piece.stack if id in worded}
-    groups: list[tuple[list[_Piece], list[_Piece], list[_Piece]]] = [([], [], []) for _ in pieces]
-    for index, piece in enumerate(pieces):
+    homes = list[str | None]()
+    for piece in pieces:
         stack = piece.atom.stack if piece.atom and not piece.atom.codes[0].is_break else ()
-        place = next((place for place in reversed(range(len(stack))) if stack[place] in spans), -1)
-        if place < 0 or stack[place] in piece.stack:
+        home = next((id for id in reversed(stack) if id in worded), None)
+        homes.append(None if home in piece.stack else home)
+    spans: dict[str, Span] = {}  # of the pieces that stay
+    for index, piece in enumerate(pieces):
+        if homes[index] is None:
+            spans |= {id: (spans.get(id, (index, index))[0], index) for id in piece.stack if id in worded}
+    groups: list[tuple[list[_Piece], list[_Piece], list[_Piece]]] = [([], [], []) for _ in pieces]
+    for index, (piece, home) in enumerate(zip(pieces, homes, strict=True)):
+        if home is None or piece.atom is None:
             groups[index][1].append(piece)
             continue
-        first, last = spans[stack[place]]
+        first, last = spans[home]
         near = first if index < first else last
-        outer = pieces[near].stack
-        piece.stack = (*outer[: outer.index(stack[place]) + 1], *stack[place + 1 :])
-        groups[near][0 if near == first and index < first else 2].append(piece)
-    for before, _, after in groups:  # those that are deeper stand nearer to the words
-        before.sort(key=lambda piece: len(piece.stack))
-        after.sort(key=lambda piece: -len(piece.stack))
+        inner, outer = piece.atom.stack, pieces[near].stack
+        piece.stack = (*outer[: outer.index(home) + 1], *inner[inner.index(home) + 1 :])
+        groups[near][0 if index < first else 2].append(piece)
+    for (before, _, after), beside in zip(groups, pieces, strict=True):  # those in more of its pairs stand nearer to it
+        before.sort(key=lambda piece: len(_common([piece.stack, beside.stack])))
+        after.sort(key=lambda piece: -len(_common([piece.stack, beside.stack])))
     return [piece for group in groups for part in group for piece in part]
 
 

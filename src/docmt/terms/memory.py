@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from html import unescape
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -45,7 +46,8 @@ _SIMILAR = re.compile(r"[1-9]\d?")
 """Percentage of a match of Trados or memoQ for another source."""
 _STATES = re.compile(r"(?i)x-.*(?:origin|state|status|confirm|approv).*")
 """Types of properties of TMX that tell where a translation comes from."""
-_BEFORE, _TAG = re.compile(r"(?i)prev|context_prev|x-(?:context-pre|previous-source-text)"), re.compile(r"<[^>]*>")
+_BEFORE = re.compile(r"(?i)prev|context_prev|x-(?:context-pre|previous-source-text)")
+_TAG = re.compile(r"<(bpt|ept|it|ph|ut)\b[^>]*(?<!/)>.*?</\1>|<[^>]*>")
 """Types of properties of TMX with the sentence before, of OmegaT, Phrase, memoQ and XTM; markup in them."""
 _XLIFF_STATES = ("state", "state-qualifier", "approved", "confirmed", "conf", "status")
 _BREAKS = re.compile(r"\n"), re.compile(r"\n\s*\n")
@@ -386,12 +388,18 @@ def _read_tmx(data: bytes, path: str) -> Iterator[_Variants]:
             states = [each.text or "" for each in notes if _STATES.fullmatch(each.get("type") or "")]
             states += [each.get(name) or "" for name in ("creationid", "changeid") for each in elements]
             before = {
-                find_language_of(each) if each is not unit else "": _TAG.sub("", "".join(note.itertext()))
+                find_language_of(each) if each is not unit else "": _read_before("".join(note.itertext()))
                 for each in elements
                 for note in each.iterfind("{*}prop")
                 if _BEFORE.fullmatch(note.get("type") or "")
             }
             yield _Variants(texts, _rank(frozenset(states)), max(filter(None, dates), default=""), before)
+
+
+def _read_before(text: str) -> str:
+    """Return the sentence before, of which memoQ writes the segment as XML."""
+    plain = _TAG.sub("", text)
+    return unescape(plain) if text.lstrip().startswith("<seg>") else plain
 
 
 def _read_segment(segment: Any) -> Unit:

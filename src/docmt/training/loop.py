@@ -248,6 +248,7 @@ class Training:
         with closing(self.updates), progress("training (updates)", limit, done=state.update) as bar:
             while not (reason := self._stop_reason(stop_request)):
                 epoch_ended = self._update()
+                self._note_loss()
                 if state.update % config.log_every == 0:
                     self._record_interval()
                     self._start_interval()
@@ -491,14 +492,17 @@ class Training:
             self.run.add_metrics(line)
             self.tensorboard.add(line)
 
-    def _progress_note(self) -> str:
-        """Return the text beside the number of updates in the progress line."""
-        interval, update = self.state.interval, self.state.update
+    def _note_loss(self) -> None:
+        """Tell the mean loss and the speed of the interval, which ends after this."""
+        interval = self.state.interval
         # Reading the loss makes a GPU wait.
-        if interval.tokens and (self.fabric.device.type == "cpu" or update % _UPDATES_PER_NOTE == 0):
+        if self.fabric.device.type == "cpu" or self.state.update % _UPDATES_PER_NOTE == 0:
             speed = interval.tokens / max(interval.seconds, 1e-9)
             self.loss_note = f"loss {float(self.sums[0]) / interval.tokens:.3f}, {speed:,.0f} tokens/s"
-        rate = f"learning rate {self.updater.learning_rate(update):.2g}"
+
+    def _progress_note(self) -> str:
+        """Return the text beside the number of updates in the progress line."""
+        rate = f"learning rate {self.updater.learning_rate(self.state.update):.2g}"
         return ", ".join(part for part in (self.loss_note, rate, self.dev_note) if part)
 
     def _finish(self, reason: str) -> None:

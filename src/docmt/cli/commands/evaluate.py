@@ -289,6 +289,10 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
             model and any(key.startswith("p_") for key in options.metrics.keys),
             f"{model} is a model, but only files show paragraphs: write its translations with -o, and score these",
         ),
+        (
+            several and options.external.window and options.significance.resample == "sentences",
+            "--external-window scores several sentences at once, so resample documents: leave --resample out",
+        ),
         (options.markdown and not several, "--markdown needs several systems: name more than one, or leave it out"),
         (
             several and options.output == STANDARD,
