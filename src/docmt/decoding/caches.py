@@ -81,6 +81,8 @@ returns tensors [G, H, n, ...]."""
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> tuple[Tensor]:
     """Return the attention output (see `Kernel`)."""
+    if not _has_fast_kernel(query):
+        return (_score_keys(query, keys, bias).softmax(-1).to(values.dtype) @ values,)
     return (F.scaled_dot_product_attention(query, keys, values, attn_mask=bias),)
 
 
@@ -93,10 +95,22 @@ def attend_part(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None
     if query.device.type == "cpu":
         output, total = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, keys, values, attn_mask=bias)
         return output, total
-    scores = query @ keys.transpose(2, 3) * query.shape[-1] ** -0.5
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) + (0.0 if bias is None else bias)
+    scores = _score_keys(query, keys, bias)
     scores = scores.clamp(min=torch.finfo(scores.dtype).min)
     return scores.softmax(-1).to(values.dtype) @ values, scores.logsumexp(-1)
+
+
+def _has_fast_kernel(query: Tensor) -> bool:
+    """Return whether the kernel of PyTorch gains: not with 16 bits on CPU, where products take a third of its time."""
+    return query.device.type != "cpu" or query.element_size() > 2
+
+
+def _score_keys(query: Tensor, keys: Tensor, bias: Tensor | None) -> Tensor:
+    """Return the scores [G, H, n, L] with their bias, at least in float32."""
+    scores = query @ keys.transpose(2, 3)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    scale = query.shape[-1] ** -0.5
+    return scores * scale if bias is None else torch.add(bias, scores, alpha=scale)
 
 
 class Groups(NamedTuple):
@@ -145,7 +159,7 @@ class SharedKeys:
             length = max(int(self.spans.lengths[rows].max()), 1)
             tokens = self.tokens[rows[::size].to(self.device), :length].flatten()  # [G * L]
             keys, values = (
-                [x.index_select(0, tokens).unflatten(0, (count, length)).transpose(1, 2) for x in side]
+                [x.index_select(0, tokens).unflatten(0, (count, length)).transpose(1, 2).contiguous() for x in side]
                 for side in self.packed
             )
             self.groups.append(Groups(slice(first, first + len(rows)), count, keys, values))
@@ -271,9 +285,11 @@ class SelfCache(Cache):
         if self.scope.extent == "sentence" and single and not (prefix and prefix.in_sentence):
             self.prefix = None
         heads, width = like.shape
-        # Of each layer, keys and values [D, capacity, 2, H, k].
-        self.pairs = [like.new_empty(rows, FORGET_EVERY * beams, 2, heads, width) for _ in attentions]
+        # Of each layer, keys and values [2, D, H, capacity, k].
+        self.pairs = [like.new_zeros(2, rows, heads, FORGET_EVERY * beams, width) for _ in attentions]
         self.length = self.steps = 0  # slots in use; tokens read
+        # Whether slots that are not in use are read, too: products need no copy of the others then.
+        self.reads_all = self.prefix is None and not _has_fast_kernel(like)
         self.sees = like.new_zeros(rows, beams, 0)  # [D, B, L] bias: the slots of each hypothesis's own tokens
         # Of each slot [D, L]: number of its sentence in the packed source, whether it is a word (no boundary token).
         self.numbers = torch.zeros(rows, 0, dtype=torch.int64, device=like.device)
@@ -288,7 +304,7 @@ class SelfCache(Cache):
     def begin_step(self, step: Step) -> None:
         """Make room for one more token of each hypothesis, and find what each sees."""
         self.length += self.beams
-        if self.length > self.pairs[0].shape[1]:
+        if self.length > self.pairs[0].shape[3]:
             kept = torch.arange(self.length - self.beams, device=self.sees.device).expand(len(self.sees), -1)
             self._select_slots(kept)
         if self.beams > 1 or self.selects:
@@ -307,6 +323,9 @@ class SelfCache(Cache):
             self.positions = torch.cat((self.positions, self.current_positions), dim=1)
         self.steps += 1
         self._set_biases()
+        if self.reads_all:
+            bias = self.sees.new_zeros(1, 1, 1, self.length) if self.bias is None else self.bias
+            self.bias = F.pad(bias, (0, self.pairs[0].shape[3] - self.length), value=-math.inf)
 
     def _set_biases(self) -> None:
         """Set the biases [D, H or 1, B n, L] of slots and of the prefix; n: sentences that are attended to apart."""
@@ -358,8 +377,9 @@ class SelfCache(Cache):
 
     def store(self, layer: int, key: Tensor, value: Tensor) -> None:
         """See `Cache`."""
-        slots = self.pairs[layer][:, self.length - self.beams : self.length]  # [D, B, 2, H, k]
-        slots[:, :, 0], slots[:, :, 1] = key.view_as(slots[:, :, 0]), value.view_as(slots[:, :, 1])
+        for pairs, new in zip(self.pairs[layer], (key, value), strict=True):
+            by_row = new.view(-1, self.beams, *new.shape[1:]).transpose(1, 2)  # [D, H, B, k]
+            pairs[:, :, self.length - self.beams : self.length] = by_row
 
     def attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the tokens so far: [R, H, k]; or to each sentence before, oldest first: [R, n, H, k]."""
@@ -371,10 +391,10 @@ class SelfCache(Cache):
 
     def _attend(self, layer: int, query: Tensor) -> Tensor:
         """Attend to the prefix and the slots: [D, n, H, k] -> [D, n, H, k]."""
-        keys, values = self.pairs[layer][:, : self.length].permute(2, 0, 3, 1, 4).unbind()  # [D, H, L, k]
+        keys, values = self.pairs[layer][:, :, :, : None if self.reads_all else self.length]  # [D, H, L, k]
         by_head = query.transpose(1, 2)
         if self.prefix is None or self.sees_prefix is None:
-            return F.scaled_dot_product_attention(by_head, keys, values, attn_mask=self.bias).transpose(1, 2)
+            return attend(by_head, keys, values, self.bias)[0].transpose(1, 2)
         before, total_before = self.prefix.shared.attend(layer, query, self.prefix_biases, attend_part)
         after, total_after = (x.transpose(1, 2) for x in attend_part(by_head, keys, values, self.bias))
         share = (total_before - total_after).sigmoid()  # [D, n, H] of the exponentials, of the prefix
@@ -412,17 +432,18 @@ class SelfCache(Cache):
 
     def _select_slots(self, index: Tensor) -> None:
         """Keep the keys and values of these slots of each row [D, n], with room for more."""
-        count, capacity = index.shape[1], self.pairs[0].shape[1]
+        count, (_, rows, heads, capacity, _) = index.shape[1], self.pairs[0].shape
         room = max(count // 2, FORGET_EVERY * self.beams)
-        slots = (torch.arange(len(index), device=index.device)[:, None] * capacity + index).flatten()
+        first = torch.arange(2 * rows * heads, device=index.device).view(2, rows, heads, 1) * capacity
+        slots = (first + index[:, None]).flatten()
         for layer, x in enumerate(self.pairs):
-            self.pairs[layer] = x.new_empty(len(x), count + room, *x.shape[2:])
-            self.pairs[layer][:, :count] = x.flatten(0, 1).index_select(0, slots).view(-1, count, *x.shape[2:])
+            self.pairs[layer] = x.new_zeros(*x.shape[:3], count + room, x.shape[4])
+            self.pairs[layer][:, :, :, :count] = x.flatten(0, 3).index_select(0, slots).view(*x.shape[:3], count, -1)
 
     def select_rows(self, hypotheses: Tensor, rows: Tensor) -> None:
         """See `Cache`."""
         self.reorder(hypotheses)
-        self.pairs = [x.index_select(0, rows) for x in self.pairs]
+        self.pairs = [x.index_select(1, rows) for x in self.pairs]
         if self.selects:
             self.numbers, self.is_word, self.current = self.numbers[rows], self.is_word[rows], self.current[rows]
         if self.distances is not None:
