@@ -65,6 +65,13 @@ def test_a_last_line_without_translation(tmp_path):
     assert [f.kind for f in check_files(source, target, layout="text").findings] == ["empty"]
 
 
+@pytest.mark.parametrize("name", ["a.po", "a.json", "a.xlf"])
+def test_messages_are_refused_with_a_way_to_check_them(name, tmp_path):
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(DocmtError, match=rf"{name} is .*, which docmt check does not read\. .*--format jsonl"):
+        read_translation(tmp_path / name, tmp_path / name)
+
+
 def test_standard_input_and_an_empty_translation_are_refused(tmp_path):
     source = write(tmp_path / "a.txt", "One.\n")
     with pytest.raises(DocmtError, match="standard input cannot be checked, as files are read more than once"):

@@ -196,6 +196,20 @@ REFUSED = {
 }  # fmt: skip
 
 
+def test_a_text_in_the_language_of_the_translation_is_told(here, caplog):
+    for name, rows in (("old.txt", SENTENCES), ("done.txt", TRANSLATED)):
+        (here / name).write_text("\n".join(rows * 4))
+        call("translate", *MODEL, name, "-o", "out.txt")
+    assert caplog.messages == ["done.txt seems to be in fr already: give the text in en, or another model"]
+
+
+def test_fuzzy_messages_of_an_earlier_version_are_counted(here, caplog):
+    write_po(here / "old.po", TRANSLATED)
+    (here / "old.po").write_text((here / "old.po").read_text().replace("\nmsgid", "\n#, fuzzy\nmsgid", 2))
+    call("translate", *MODEL, "in.txt", "-o", "out.txt", "--reuse", "old.po", "old.po")
+    assert caplog.messages[0] == "old.po: texts that are empty, fuzzy or unfinished, and are not used: 2"
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name, here):
     (here / "de.tmx").write_text(TMX.replace('"fr"', '"de"'))

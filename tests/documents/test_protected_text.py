@@ -115,6 +115,7 @@ def test_years_stand_for_addresses():
         ("در ١٨٦٨ یا ۱۸۵۷.", "در me@b.org یا https://a.org/b?c=d."),
         ("Rien 18570.", "Rien https://a.org/b?c=d me@b.org."),
         ("À 1857, 1868 ou 1857.", "À https://a.org/b?c=d, me@b.org ou."),
+        ("À 1857, 1857, 1868.", "À https://a.org/b?c=d, me@b.org."),
         ("", "https://a.org/b?c=d me@b.org"),
     ],
 )

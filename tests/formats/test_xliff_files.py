@@ -217,6 +217,13 @@ def test_states_of_xliff_1(attributes, target, reason):
         assert ('<target state="needs-review-translation">[é]' in translate(text)) == (not reason)
 
 
+@pytest.mark.parametrize("target", ["", "<target/>", "<target />", "<target></target>"])
+def test_every_new_target_has_a_state_where_others_have(target):
+    other = '<trans-unit id="1"><source>f</source><target state="final">d</target></trans-unit>'
+    text = translate(old(f'{other}<trans-unit id="2"><source>e</source>{target}</trans-unit>'))
+    assert '<target state="needs-review-translation"' in text and text.count("state=") == 2
+
+
 def test_placeholders_are_codes():
     text = unit("<segment><source>Deleted %1$s of &lt;b>{n}&lt;/b> &amp;amp; e</source></segment>")
     assert "<target>[Délétéd %1$s of &lt;b&gt;{n}&lt;/b&gt; &amp;amp; é]</target>" in translate(text)

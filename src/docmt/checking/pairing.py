@@ -59,6 +59,12 @@ def read_translation(
         formats = [find_format_of_name(path) or find_format(STANDARD, read_bytes(path)) for path in (source, target)]
         if any(each and each.is_checked for each in formats):
             return _pair_units((source, target), formats, config)
+        for path, format in zip((source, target), formats, strict=True):
+            if format and format.reader and format.description:
+                raise DocmtError(
+                    f"{path} is {format.description}, which docmt check does not read. It reads the texts and "
+                    "translations that docmt translate writes with --format jsonl, or plain text with --layout text."
+                )
     check_name(source)
     named_documents = list(read_documents(source, "source"))
     source_documents = [sentences for _, sentences in named_documents]

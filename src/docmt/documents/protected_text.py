@@ -407,6 +407,7 @@ def _put_back(
             edits.append(_write_item(target, match.span(), source, missing.pop(similar or next(iter(missing)))))
         elif any(is_similar(read_digits(match[0]), each) for each in years):
             start, end = match.span()
+            end += target[:start].rstrip().endswith(",") and target.startswith(",", end)  # one comma is enough
             edits.append(_Edit((start - (target[start - 1 : start] == " "), end), "", (0, 0)))
     put, shift = {edit.item for edit in edits}, 0
     for edit in hidden_edits:

@@ -67,7 +67,9 @@ class _Renderer:
         self._text, self._old, self._new = text.text, old, new
         spans: list[tuple[int, int, Region | str]] = [(each.start, -each.end, each) for each in text.regions]
         spans += [(start, -end, replacement) for start, end, replacement in replacements]
-        self._spans = sorted(spans, key=lambda span: span[:2])
+        self._spans = sorted(
+            spans, key=lambda span: (span[0], isinstance(span[2], Region) or span[0] != -span[1], span[1])
+        )
         self._starts = [start for start, *_ in self._spans]
 
     def render(self, start: int, end: int) -> str:

@@ -170,7 +170,9 @@ class Memory:
             _read_version(*pair, config, join_lines, layout) for pair in zip(paths, codes, strict=True)
         )
         if pairs is not None:  # both sides are in the translation
-            pairs = [each for each in pairs if _rank_pair(each) is not None]
+            left, pairs = len(targets), [each for each in pairs if _rank_pair(each) is not None]
+            if left and pairs:
+                _log.warning(f"{translation}: texts that are empty, fuzzy or unfinished, and are not used: {left}")
             sources = [_cut(each.source, codes[0], config) for each in pairs]
             targets = [_cut(each.target, codes[1], config) for each in pairs]
         elif sources != targets:

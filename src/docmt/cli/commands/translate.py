@@ -30,6 +30,7 @@ from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from docmt.checking.languages import detect_language
 from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import SearchOptions, TermOptions, load_engine, log_use, read_languages
 from docmt.cli.options import Parser
@@ -55,6 +56,7 @@ from docmt.documents.input_formats import (
     is_refused,
 )
 from docmt.documents.segmentation import knows_language
+from docmt.formats.language_codes import is_same_language
 
 if TYPE_CHECKING:
     from docmt.decoding import PartialTranslation
@@ -159,6 +161,8 @@ def run(arguments: Sequence[str]) -> int:
     markup = FileConfig(*languages, language, fields, options.bilingual, protect=options.patterns)
     files = _read(outputs, replace(options.input, language=language), options.format, markup, report.failures)
     _check_formats(options, [file.format for file in files])
+    for file in files:
+        _warn_of_language(file, language, languages[1])
     translator = load_engine(options)  # last, because a large model takes minutes
     if options.dry_run:
         return _preview(translator, files)
@@ -397,6 +401,13 @@ def _report_skipped(files: Sequence[TranslationJob], path: str) -> None:
         lines += file.markup.report_lines()
     if path:
         write_text(path, "".join(lines))
+
+
+def _warn_of_language(file: TranslationJob, source: str, target: str) -> None:
+    """Warn of a file that is in the language of the translation already."""
+    found = detect_language(text for document in file.input.documents for text in document.sentences[:1000])
+    if found and is_same_language(found, target) and not is_same_language(source, target):
+        _log.warning(f"{file.name} seems to be in {found} already: give the text in {source}, or another model")
 
 
 def _log_input_notes(file: TranslationJob) -> None:
