@@ -297,7 +297,6 @@ class SelfCache(Cache):
         self.positions = torch.zeros(rows, 0, dtype=torch.int64, device=like.device)  # in the sentence, or the search
         self.bias: Tensor | None = None
         self.prefix_biases: list[Tensor | None] = []
-        self.bias: Tensor | None = None
         self.sees_prefix: Tensor | None = None
         self.sees_slots: Tensor | None = None
         new = torch.full((beams, beams), -math.inf, dtype=like.dtype, device=like.device).fill_diagonal_(0.0)
