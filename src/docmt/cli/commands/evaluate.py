@@ -414,7 +414,9 @@ def _score(command: EvaluateRun) -> int:
         try:
             evaluations = _evaluate_systems(command, report.failures)
             comparison = compare(evaluations, options.significance) if several else None
-            values = _collect_values(command, evaluations, comparison) | {"left_out": left_out}
+            values = _collect_values(command, evaluations, comparison)
+            if several or systems[0].is_model:
+                values["left_out"] = left_out
             remark = "as not every system could translate them" if several else "as they could not be translated"
             remark = f"{left_out} of {total} documents left out{' of all scores' * several}, {remark}" * bool(left_out)
             page = comparison.to_markdown() + f"- {remark}\n" * bool(left_out) if comparison else ""
@@ -479,7 +481,10 @@ def _collect_values(
     (system,), (evaluation,) = command.systems, evaluations.values()
     inputs = {"hypothesis": None, "model": None, "model" if system.is_model else "hypothesis": system.path}
     reference = {"reference": next(iter(options.reference), None)}
-    return {**inputs, **values, **reference, **evaluation.to_json(), **system.describe(options)}
+    described = system.describe(options)
+    if not system.is_model:
+        del described["warnings"]
+    return {**inputs, **values, **reference, **evaluation.to_json(), **described}
 
 
 def _score_by_position(
