@@ -118,3 +118,23 @@ def test_a_chapter_with_a_lost_paragraph_is_a_finding(tmp_path):
     assert report.findings[0].message.startswith("2 source paragraphs but 1 target paragraphs;")
     with pytest.raises(DocmtError, match=r"has 2 chapters but .* has 1"):
         check_files(source, write_book(tmp_path / "c.epub", ["Es ist hier.", "Wir brauchen 45."]))
+
+
+def test_a_file_with_both_sides_is_checked_alone(tmp_path):
+    first, second = "Hello {name}, you have {count} messages. Good bye.", "Bonjour {name}, au revoir."
+    fuzzy = '\n#, fuzzy\nmsgid "Old {x}"\nmsgstr "Vieux"\n'
+    catalog = 'msgid ""\nmsgstr "Language: fr\\n"\n' + f'\nmsgid "{first}"\nmsgstr "{second}"\n' + fuzzy
+    xliff = (
+        '<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="en" trgLang="fr"><file id="f">'
+        f'<unit id="1"><segment><source>{first}</source><target>{second}</target></segment></unit>'
+        '<unit id="2"><segment><source>New {y}</source></segment></unit></file></xliff>'
+    )
+    for path in (write(tmp_path / "a.po", catalog), write(tmp_path / "a.xlf", xliff)):
+        assert pairs(path, None) == [(first, second)]
+        assert [each.message for each in check_files(path).findings if each.kind == "placeholder"] == [
+            "“{count}” not in the translation"
+        ]
+    with pytest.raises(DocmtError, match="has no finished translation to check"):
+        check_files(write(tmp_path / "a.po", catalog.partition('\nmsgid "Hello')[0] + fuzzy))
+    with pytest.raises(DocmtError, match="has only one side"):
+        check_files(write(tmp_path / "a.md", "# Hello"))

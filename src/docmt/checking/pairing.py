@@ -15,6 +15,7 @@ from docmt.documents import ParallelDocument, read_documents
 from docmt.documents.corpus_files import read_hypothesis
 from docmt.documents.document import read_input
 from docmt.documents.input_formats import FileFormat, check_name, find_format, find_format_of_name, is_jsonl
+from docmt.formats.readable_units import make_readable
 from docmt.formats.unit_documents import UnitDocuments
 from docmt.formats.units import ReadConfig, UnitFile, read_units
 
@@ -39,7 +40,7 @@ class PairedDocuments:
 def read_translation(
     source: Path, target: Path | None, layout: Layout = "auto", config: CheckConfig | None = None
 ) -> PairedDocuments:
-    """Read a source file and its translation, or a JSONL file with both sides.
+    """Read a source file and its translation, or a file with both sides: JSONL, a catalog (PO), or XLIFF.
 
     layout: "text" is running text in the languages of the configuration (default: English), "auto" paragraphs of
     Markdown, office documents, web pages, books and subtitles, and one sentence a line otherwise.
@@ -48,9 +49,9 @@ def read_translation(
     """
     if STANDARD in (str(source), str(target)):
         raise DocmtError("standard input cannot be checked, as files are read more than once: name a file")
-    if target is None and not is_jsonl(source):
-        raise DocmtError(f"{source} has only one side. Name the file with its translation too.")
     config = config or CheckConfig()
+    if target is None and not is_jsonl(source):
+        return _pair_messages(source, config)
     if layout == "text":
         if target is None or is_jsonl(source):
             raise DocmtError(f"{source} is JSONL, not running text. Leave --layout out.")
@@ -62,8 +63,9 @@ def read_translation(
         for path, format in zip((source, target), formats, strict=True):
             if format and format.reader and format.description:
                 raise DocmtError(
-                    f"{path} is {format.description}, which docmt check does not read. It reads the texts and "
-                    "translations that docmt translate writes with --format jsonl, or plain text with --layout text."
+                    f"{path} is {format.description}, which docmt check does not read. It reads a PO or XLIFF file "
+                    "with its translations alone, what docmt translate writes with --format jsonl, or plain text with "
+                    "--layout text."
                 )
     check_name(source)
     named_documents = list(read_documents(source, "source"))
@@ -201,6 +203,31 @@ def _pair_units(paths: tuple[Path, Path], formats: Sequence[FileFormat | None], 
     if not findings and not any(map(len, documents)):
         raise DocmtError(f"{paths[0]} has no sentences to check. Name a file with text.")
     return PairedDocuments(documents, findings)
+
+
+def _pair_messages(path: Path, config: CheckConfig) -> PairedDocuments:
+    """Pair the sentences of the translated units of a file that has both sides; see `UnitFile.list_pairs`."""
+    data = read_bytes(path)
+    format = find_format_of_name(path) or find_format(STANDARD, data)
+    file = read_units(format, data, str(path), ReadConfig(protect=config.protect)) if format and format.reader else None
+    units = file.list_pairs() if file else None
+    if units is None:
+        raise DocmtError(f"{path} has only one side. Name the file with its translation too.")
+    pairs = [
+        pair
+        for each in units
+        for pair in _pair_sentences(
+            *(
+                (side.unit.text, [side.unit.text[slice(*span)] for span in side.find_sentences(code, config.protect)])
+                for unit, code in zip((each.source, each.target), _find_languages(config), strict=True)
+                for side in [make_readable(unit, config.protect)]
+            )
+        )
+    ]
+    if not pairs:
+        raise DocmtError(f"{path} has no finished translation to check. Fuzzy messages are left out.")
+    sources, targets = zip(*pairs, strict=True)
+    return PairedDocuments([ParallelDocument(path.name, sources, targets, 1)], [])
 
 
 def _read_chapters(file: UnitFile, language: str, protect: Sequence[str]) -> list[list[Segment]]:
