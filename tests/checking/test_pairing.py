@@ -136,5 +136,6 @@ def test_a_file_with_both_sides_is_checked_alone(tmp_path):
         ]
     with pytest.raises(DocmtError, match="has no finished translation to check"):
         check_files(write(tmp_path / "a.po", catalog.partition('\nmsgid "Hello')[0] + fuzzy))
-    with pytest.raises(DocmtError, match="has only one side"):
-        check_files(write(tmp_path / "a.md", "# Hello"))
+    for name, text in {"a.md": "# Hello", "a.json": '{"a": "Hello"}'}.items():
+        with pytest.raises(DocmtError, match="has only one side"):
+            check_files(write(tmp_path / name, text))

@@ -209,8 +209,9 @@ def _pair_messages(path: Path, config: CheckConfig) -> PairedDocuments:
     """Pair the sentences of the translated units of a file that has both sides; see `UnitFile.list_pairs`."""
     data = read_bytes(path)
     format = find_format_of_name(path) or find_format(STANDARD, data)
-    file = read_units(format, data, str(path), ReadConfig(protect=config.protect)) if format and format.reader else None
-    units = file.list_pairs() if file else None
+    units = None
+    if format and format.reader and not format.has_fields:
+        units = read_units(format, data, str(path), ReadConfig(protect=config.protect)).list_pairs()
     if units is None:
         raise DocmtError(f"{path} has only one side. Name the file with its translation too.")
     pairs = [
