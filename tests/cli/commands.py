@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
 
 from docmt.cli.app import main
+from docmt.core import resumable_file
 
 SIZES = {
     "width": 16,
@@ -95,3 +97,19 @@ def fails(*arguments, message, stdin=b""):
     assert outcome.status == 2, outcome
     assert outcome.out == ""
     assert_one_sentence(outcome.err, message)
+
+
+@contextmanager
+def interrupting(monkeypatch, additions):
+    """Interrupt a translation that can be resumed when it has added so much to its journal: a head, then parts."""
+    real, added = resumable_file._append, []
+
+    def append(*values):
+        if len(added) == additions:
+            raise KeyboardInterrupt
+        added.append(values)
+        real(*values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resumable_file, "_append", append)
+        yield

@@ -4,9 +4,8 @@ import json
 
 import docx
 import pytest
-from commands import assert_one_sentence, call
+from commands import assert_one_sentence, call, interrupting
 
-from docmt.core import resumable_file
 from docmt.terms import Memory
 
 MODEL = ("en-fr-sentence", "--beam=1")
@@ -230,16 +229,7 @@ def test_an_interrupted_translation_goes_on_with_the_same_memory_only(here, monk
     (here / "other.tmx").write_text(TMX.replace("Merci !", "Merci à vous !"))
     arguments = ["translate", *MODEL, "--batch-tokens=64", "in.txt", "--memory"]
     call(*arguments, "m.tmx", "-o", "whole.txt")
-    real, added = resumable_file._append, []
-
-    def append(*values):
-        if len(added) == 2:  # a head and a part
-            raise KeyboardInterrupt
-        added.append(values)
-        real(*values)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(resumable_file, "_append", append)
+    with interrupting(monkeypatch, 2):
         assert call(*arguments, "m.tmx", "-o", "out.txt").status == 130
     outcome = call(*arguments, "other.tmx", "-o", "out.txt", "--resume")
     assert outcome.status == 2 and "--memory" in outcome.err

@@ -3,9 +3,8 @@
 from typing import get_args
 
 import pytest
-from commands import call
+from commands import call, interrupting
 
-from docmt.core import resumable_file
 from docmt.terms.matching import TermMode
 
 COMMON = ("translate", "en-fr-sentence", "a.txt", "b.txt", "--layout", "lines", "--beam", "1", "--batch-tokens", "64")
@@ -24,16 +23,7 @@ def test_a_resumed_translation_has_the_report_of_a_whole_one(mode, additions, tm
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     options = [*COMMON, "--terms", "terms.tsv", "--terms-mode", mode, "--terms-report"]
     whole = call(*options, "whole.tsv", "-o", "whole")
-    real, added = resumable_file._append, []
-
-    def append(*values):
-        if len(added) == additions:
-            raise KeyboardInterrupt
-        added.append(values)
-        real(*values)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(resumable_file, "_append", append)
+    with interrupting(monkeypatch, additions):
         assert call(*options, "part.tsv", "-o", "part").status == 130
     resumed = call(*options, "part.tsv", "-o", "part", "--resume")
     assert (whole.status, resumed.status) == (0, 0), resumed.err

@@ -24,6 +24,16 @@ def files_here(monkeypatch):
     monkeypatch.setattr(FileProcess, "_run", run)
 
 
+@pytest.fixture
+def service(tmp_path):
+    """The service of the page in a thread, with a data directory."""
+    from test_page_editing import PageService
+
+    service = PageService(tmp_path)
+    yield service
+    service.stop()
+
+
 @pytest.fixture(scope="module")  # not longer: while it runs, no other test of the process can start an event loop
 def chromium():
     """The browser of the system: nothing is downloaded."""

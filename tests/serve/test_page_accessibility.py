@@ -8,7 +8,7 @@ pytest.importorskip("axe_playwright_python", reason="axe-core (axe-playwright-py
 from axe_playwright_python.sync_playwright import Axe
 from test_page import expect as see
 from test_page import sentence
-from test_page_editing import PageService, edit, translate
+from test_page_editing import edit, translate
 
 pytestmark = [pytest.mark.full, pytest.mark.browser, pytest.mark.usefixtures("files_here")]
 
@@ -20,13 +20,6 @@ VIEWS = {
     "de": {"locale": "de-DE"},
     "fr": {"locale": "fr-FR"},
 }
-
-
-@pytest.fixture
-def service(tmp_path):
-    service = PageService(tmp_path)
-    yield service
-    service.stop()
 
 
 def check(page, state):

@@ -46,13 +46,6 @@ class PageService:
 
 
 @pytest.fixture
-def service(tmp_path):
-    service = PageService(tmp_path)
-    yield service
-    service.stop()
-
-
-@pytest.fixture
 def service_with_key(tmp_path):
     keys = AccessKeys(tmp_path)
     key, _ = keys.create("anna")

@@ -6,7 +6,7 @@ pytest.importorskip("starlette", reason="starlette, which serves the page, is no
 pytest.importorskip("uvicorn", reason="uvicorn, which serves the page, is not installed")
 from test_page import expect as see
 from test_page import sentence
-from test_page_editing import PageService, translate, until
+from test_page_editing import translate, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("files_here")]
 
@@ -26,13 +26,6 @@ IS_SEEN = """all => all.every(each => [...each.getClientRects()].every(box => [b
   return top && (each.contains(top) || top.contains(each) && !top.closest(".tools, #panel"));
 })))"""
 """Whether both ends of each line of elements can be seen and clicked."""
-
-
-@pytest.fixture
-def service(tmp_path):
-    service = PageService(tmp_path)
-    yield service
-    service.stop()
 
 
 def wait_until_seen(page, selector):

@@ -6,16 +6,9 @@ pytest.importorskip("starlette", reason="starlette, which serves the page, is no
 pytest.importorskip("uvicorn", reason="uvicorn, which serves the page, is not installed")
 from test_page import DONE, sentence
 from test_page import expect as see
-from test_page_editing import PageService, edit, targets, translate, until, wait_for_targets
+from test_page_editing import edit, targets, translate, until, wait_for_targets
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("files_here")]
-
-
-@pytest.fixture
-def service(tmp_path):
-    service = PageService(tmp_path)
-    yield service
-    service.stop()
 
 
 def test_a_word_is_used_everywhere_and_undone(service, open_page):

@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -97,36 +98,9 @@ def test_a_document_goes_on_when_the_server_is_back(tmp_path):
             )
 
 
-def test_texts_for_a_model_do_not_wait_for_a_slow_server(tmp_path):
-    may_answer = threading.Event()
-
-    def answer(text, number):
-        assert may_answer.wait(SECONDS)
-        return translate_words(text)
-
-    with serving(answer) as fake:
-        far = write_profile(tmp_path / "far.yaml", fake.url)
-        own = save(tmp_path / "own", **SYSTEMS["sentence"])
-        with running_server(far, own, data=tmp_path / "data") as url:
-            id = send(url, TEXT, model="far")
-            while not fake.requests:
-                time.sleep(0.01)
-            for _ in range(3):
-                near = requests.post(f"{url}/v1/translate", json={"text": "ba be", "model": "own"}, timeout=SECONDS)
-                assert near.status_code == 200
-            may_answer.set()
-            assert wait_for(url, id, "done", "failed")["status"] == "done"
-
-
-def test_a_failed_sentence_has_its_cost_in_the_job(tmp_path):
-    with serving(lambda text, number: "" if "new" in text else translate_words(text)) as fake:
-        model = write_profile(tmp_path / "far.yaml", fake.url)
-        with running_server(model, data=tmp_path / "data") as url:
-            status = wait_for(url, send(url, TEXT), "done", "failed")
-            assert status["engine"]["requests"] == len(fake.requests) == 5
-
-
-def test_texts_for_a_model_do_not_wait_for_a_second_search_by_a_slow_server(tmp_path):
+@contextmanager
+def serving_far_and_own(tmp_path):
+    """docmt serve with a server, `far`, and a model, `own`; the server answers while the event is set."""
     may_answer = threading.Event()
     may_answer.set()
 
@@ -138,22 +112,48 @@ def test_texts_for_a_model_do_not_wait_for_a_second_search_by_a_slow_server(tmp_
         far = write_profile(tmp_path / "far.yaml", fake.url)
         own = save(tmp_path / "own", **SYSTEMS["sentence"])
         with running_server(far, own, data=tmp_path / "data") as url:
-            id = send(url, TEXT, model="far")
-            wait_for(url, id, "done")
-            asked = len(fake.requests)
-            may_answer.clear()
-            terms = {"source": "world", "target": "monde"}
-            search = threading.Thread(
-                target=lambda: requests.post(f"{url}/v1/documents/{id}/terms", json=terms, timeout=SECONDS)
-            )
-            search.start()
-            while len(fake.requests) == asked:
-                time.sleep(0.01)
-            near = requests.post(f"{url}/v1/translate", json={"text": "ba be", "model": "own"}, timeout=SECONDS / 4)
+            yield url, fake, may_answer
+
+
+def test_texts_for_a_model_do_not_wait_for_a_slow_server(tmp_path):
+    with serving_far_and_own(tmp_path) as (url, fake, may_answer):
+        may_answer.clear()
+        id = send(url, TEXT, model="far")
+        while not fake.requests:
+            time.sleep(0.01)
+        for _ in range(3):
+            near = requests.post(f"{url}/v1/translate", json={"text": "ba be", "model": "own"}, timeout=SECONDS)
             assert near.status_code == 200
-            may_answer.set()
-            search.join()
-            assert wait_for(url, id, "done", "failed")["engine"]["requests"] == len(fake.requests)
+        may_answer.set()
+        assert wait_for(url, id, "done", "failed")["status"] == "done"
+
+
+def test_a_failed_sentence_has_its_cost_in_the_job(tmp_path):
+    with serving(lambda text, number: "" if "new" in text else translate_words(text)) as fake:
+        model = write_profile(tmp_path / "far.yaml", fake.url)
+        with running_server(model, data=tmp_path / "data") as url:
+            status = wait_for(url, send(url, TEXT), "done", "failed")
+            assert status["engine"]["requests"] == len(fake.requests) == 5
+
+
+def test_texts_for_a_model_do_not_wait_for_a_second_search_by_a_slow_server(tmp_path):
+    with serving_far_and_own(tmp_path) as (url, fake, may_answer):
+        id = send(url, TEXT, model="far")
+        wait_for(url, id, "done")
+        asked = len(fake.requests)
+        may_answer.clear()
+        terms = {"source": "world", "target": "monde"}
+        search = threading.Thread(
+            target=lambda: requests.post(f"{url}/v1/documents/{id}/terms", json=terms, timeout=SECONDS)
+        )
+        search.start()
+        while len(fake.requests) == asked:
+            time.sleep(0.01)
+        near = requests.post(f"{url}/v1/translate", json={"text": "ba be", "model": "own"}, timeout=SECONDS / 4)
+        assert near.status_code == 200
+        may_answer.set()
+        search.join()
+        assert wait_for(url, id, "done", "failed")["engine"]["requests"] == len(fake.requests)
 
 
 @pytest.mark.parametrize("kind", ["docmt", "libretranslate", "deepl"])

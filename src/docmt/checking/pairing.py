@@ -17,7 +17,7 @@ from docmt.documents.document import read_input
 from docmt.documents.input_formats import FileFormat, check_name, find_format, find_format_of_name, is_jsonl
 from docmt.formats.readable_units import make_readable
 from docmt.formats.unit_documents import UnitDocuments
-from docmt.formats.units import ReadConfig, UnitFile, read_units
+from docmt.formats.units import ReadConfig, Unit, UnitFile, read_units
 
 Layout = Literal["auto", "text"]
 Segment = tuple[str, Sequence[str]]
@@ -57,7 +57,7 @@ def read_translation(
             raise DocmtError(f"{source} is JSONL, not running text. Leave --layout out.")
         return _pair_running_text(source, target, config)
     if target is not None:
-        formats = [find_format_of_name(path) or find_format(STANDARD, read_bytes(path)) for path in (source, target)]
+        formats = [_find_format(path) for path in (source, target)]
         if any(each and each.is_checked for each in formats):
             return _pair_units((source, target), formats, config)
         for path, format in zip((source, target), formats, strict=True):
@@ -207,28 +207,35 @@ def _pair_units(paths: tuple[Path, Path], formats: Sequence[FileFormat | None], 
 
 def _pair_messages(path: Path, config: CheckConfig) -> PairedDocuments:
     """Pair the sentences of the translated units of a file that has both sides; see `UnitFile.list_pairs`."""
-    data = read_bytes(path)
-    format = find_format_of_name(path) or find_format(STANDARD, data)
-    units = None
+    format, units = _find_format(path), None
     if format and format.reader and not format.has_fields:
-        units = read_units(format, data, str(path), ReadConfig(protect=config.protect)).list_pairs()
+        units = read_units(format, read_bytes(path), str(path), ReadConfig(protect=config.protect)).list_pairs()
     if units is None:
         raise DocmtError(f"{path} has only one side. Name the file with its translation too.")
+    source, target = _find_languages(config)
     pairs = [
         pair
         for each in units
         for pair in _pair_sentences(
-            *(
-                (side.unit.text, [side.unit.text[slice(*span)] for span in side.find_sentences(code, config.protect)])
-                for unit, code in zip((each.source, each.target), _find_languages(config), strict=True)
-                for side in [make_readable(unit, config.protect)]
-            )
+            _read_segment(each.source, source, config.protect), _read_segment(each.target, target, config.protect)
         )
     ]
     if not pairs:
         raise DocmtError(f"{path} has no finished translation to check. Fuzzy messages are left out.")
     sources, targets = zip(*pairs, strict=True)
     return PairedDocuments([ParallelDocument(path.name, sources, targets, 1)], [])
+
+
+def _find_format(path: Path) -> FileFormat | None:
+    """Return the format of a file, by its name or its content."""
+    return find_format_of_name(path) or find_format(STANDARD, read_bytes(path))
+
+
+def _read_segment(unit: Unit, language: str, protect: Sequence[str]) -> Segment:
+    """Return a unit with its placeholders as text."""
+    readable = make_readable(unit, protect)
+    text = readable.unit.text
+    return text, [text[slice(*span)] for span in readable.find_sentences(language, protect)]
 
 
 def _read_chapters(file: UnitFile, language: str, protect: Sequence[str]) -> list[list[Segment]]:

@@ -414,9 +414,7 @@ def _score(command: EvaluateRun) -> int:
         try:
             evaluations = _evaluate_systems(command, report.failures)
             comparison = compare(evaluations, options.significance) if several else None
-            values = _collect_values(command, evaluations, comparison)
-            if several or systems[0].is_model:
-                values["left_out"] = left_out
+            values = _collect_values(command, evaluations, comparison, left_out)
             remark = "as not every system could translate them" if several else "as they could not be translated"
             remark = f"{left_out} of {total} documents left out{' of all scores' * several}, {remark}" * bool(left_out)
             page = comparison.to_markdown() + f"- {remark}\n" * bool(left_out) if comparison else ""
@@ -468,22 +466,25 @@ def _evaluate_systems(command: EvaluateRun, failures: list[str]) -> dict[str, Ev
 
 
 def _collect_values(
-    command: EvaluateRun, evaluations: Mapping[str, Evaluation], comparison: Comparison | None
+    command: EvaluateRun, evaluations: Mapping[str, Evaluation], comparison: Comparison | None, left_out: int
 ) -> dict[str, Any]:
-    """Return the scores as JSON values, with the inputs, which identify them."""
+    """Return the scores as JSON values, with the inputs, which identify them.
+
+    left_out: documents without scores. A single file of translations has neither these nor warnings.
+    """
     options = command.options
     values: dict[str, Any] = {"source": options.source, "references": options.reference}
     if comparison is not None:
         values |= comparison.to_json()
         for system, entry in zip(command.systems, values["systems"], strict=True):
             entry |= {"path": system.path, **system.describe(options)}
-        return values
+        return values | {"left_out": left_out}
     (system,), (evaluation,) = command.systems, evaluations.values()
     inputs = {"hypothesis": None, "model": None, "model" if system.is_model else "hypothesis": system.path}
     reference = {"reference": next(iter(options.reference), None)}
-    described = system.describe(options)
+    described = system.describe(options) | {"left_out": left_out}
     if not system.is_model:
-        del described["warnings"]
+        del described["warnings"], described["left_out"]
     return {**inputs, **values, **reference, **evaluation.to_json(), **described}
 
 
