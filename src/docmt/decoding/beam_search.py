@@ -7,6 +7,7 @@ are prepared once for each number of rows: a row that is done may stay until the
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ class BeamSearch:
         self.finished: list[list[Hypothesis]] = [[] for _ in rows]
         labels = 1 + self.boundaries.tokens.predicts_boundary  # labels of a sentence besides its words
         self.prefix_tokens = [sum(len(sentence) + labels for sentence in row.prefix) for row in rows]
-        self.limits = [row.limits(config) for row in rows]
+        self.limits, self.stops = [row.limits(config) for row in rows], [row.stops for row in rows]
         self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
         self.row_numbers = torch.tensor([row.number for row in rows], device=device)  # [D] see `SearchRow`
         # [D, S] index in the packed source of each sentence of a search row
@@ -216,7 +217,12 @@ class BeamSearch:
             counts = self.boundaries.count_chosen(tokens, set(forced_labels))
             score = self.config.normalize_score(float(best[i, j]), count)
             at_limit = self.rules.find_at_limit(i, lengths, chosen_before)
-            self.finished[row].append(Hypothesis(sentences, sentence_scores, counts, score, count, at_limit))
+            made = Hypothesis(sentences, sentence_scores, counts, score, count, at_limit)
+            if self.stops[row]:
+                ids = {self.specials.bos, self.specials.eos, self.specials.pad, self.boundaries.end}
+                of_words = [score for token, score in zip(tokens, scores, strict=True) if token not in ids]
+                made.token_scores.append(array("d", of_words[len(of_words) - len(sentences[-1]) :]))
+            self.finished[row].append(made)
 
     def _drop_finished(self) -> None:
         """Remove finished search rows from the batch, if they are enough."""

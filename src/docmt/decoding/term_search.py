@@ -7,7 +7,7 @@ a term agree with it. Several terms of a sentence are met one after the other, a
 
 from __future__ import annotations
 
-import unicodedata
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,19 +30,22 @@ from docmt.documents.numbers import find_number_faults
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import Span, WordLink, find_words, has_words
 from docmt.formats.language_codes import primary_language
+from docmt.terms.articles import Articles
 from docmt.terms.matching import Match, Occurrence, TermMatcher
+from docmt.text.tokenizer import locate_tokens
 
 _LITTLE_LOSS = 5.0
 """Log-probability (nats) up to which a translation with the old rest, and article, is taken without another search."""
 _FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
 """How many words earlier an opening may end before a term, and the free tokens in their place."""
-_ELIDING = frozenset(["fr", "it", "ca", "oc"])
-"""Languages whose articles lose a vowel: l'eau."""
-_VOWELS = "aeiouyhœæ"
+_ARTICLE_WEIGHT = 0.5
+"""Weight of the log-probability of an article: nouns that a model does not expect say little beside it."""
 _MOST_PLACES = 8
 """Places that are tried for a term without a link."""
 _MOST_CHECKED = 3
 """New translations of a sentence in which words are looked for that the old one translates."""
+_OTHER_FORM = 3.0
+"""Log-probability (nats) by which another form of a term has to be better than a listed one."""
 SearchOpenings = Callable[
     [Sequence[PreparedDocument], Sequence[Sequence[Sequence[int]]], Sequence[Opening]], list[list[Hypothesis]]
 ]
@@ -77,8 +80,10 @@ class Case:
     """source words that lost their translation to a term"""
     texts: tuple[str, str] = ("", "")
     """what the model read and wrote, without protected texts"""
+    found: Sequence[Occurrence] = ()
+    """terms in what the model read"""
     links: Sequence[WordLink] = ()
-    """of these"""
+    """of the two texts"""
 
     @property
     def missing(self) -> list[int]:
@@ -154,6 +159,11 @@ class _Place:
         """First character of this word."""
         return 0 if self.number is None else self.words[self.number][0]
 
+    @property
+    def noun(self) -> int:
+        """First character of this word after an article that ends in an apostrophe."""
+        return self.start + max(self.replaced.rfind("'"), self.replaced.rfind("’")) + 1
+
     def begins(self, text: str) -> bool:
         """Return whether a new translation begins like this one, up to this word: with the same article."""
         return text.startswith(self.target[: self.start])
@@ -179,6 +189,7 @@ class TermSearch:
         languages = map(primary_language, translator.languages)
         self._function_words = [FUNCTION_WORDS.get(each, set()) | DETERMINERS.get(each, set()) for each in languages]
         self._translator, self._matcher = translator, matcher
+        self._articles = Articles(translator.languages[1])
         self._align, self._search_openings = align, search_openings
         self._documents: list[PreparedDocument] = []
         self._translations: list[list[TranslatedSentence]] = []
@@ -291,8 +302,8 @@ class TermSearch:
         pairs = [self._read(case) for case in cases]
         links, places = self._link(cases, pairs), list[_Place]()
         for case, (source, target), each in zip(cases, pairs, links, strict=True):
-            case.texts, case.links = (source, target), each
-            missing, (found, _) = case.missing[0], self._find(source)
+            found, missing = self._find(source)[0], case.missing[0]
+            case.texts, case.found, case.links = (source, target), found, each
             case.searched.add(missing)
             # Protected text may change what is a term.
             is_same = [other.term for other in found] == [other.term for other in case.occurrences]
@@ -311,11 +322,12 @@ class TermSearch:
             case, place = cases[linked[index]], places[linked[index]]
             texts = self._decode([each.sentences[0] for each in hypotheses])
             ranks = [
-                (len(self._list_absent(case, text, place.start)), -each.sentence_scores[0])
+                (len(self._list_absent(case, text, place.start)), self._rate_opening(place, text, each))
                 for text, each in zip(texts, hypotheses, strict=True)
             ]
             for _, text, hypothesis in sorted(zip(ranks, texts, hypotheses, strict=True), key=itemgetter(0))[:1]:
-                openings[linked[index]] = [list(hypothesis.sentences[0])]
+                text, tail = text.removesuffix(tail := self._find_tail(place).strip()).rstrip(), tail
+                openings[linked[index]] = [self._encode(text, 0, "") if tail else list(hypothesis.sentences[0])]
                 eos = self._translator.tokenizer.specials.eos
                 (words,) = self._translator.encode([text + place.rest], "target")
                 wholes[linked[index]] = [[*words, eos]]
@@ -363,7 +375,7 @@ class TermSearch:
         links = self._link([cases[n] for n in doubtful], [(cases[n].texts[0], texts[n]) for n in doubtful])
         for n, each in zip(doubtful, links, strict=True):
             source, text = cases[n].texts[0], texts[n]
-            terms = [match.span for match in self._matcher.match(self._find(source)[0], text) if match]
+            terms = [match.span for match in self._matcher.match(cases[n].found, text) if match]
             linked = {link.source for link in each if self._is_content(text, link.target, terms, 1)}
             absent[n] = [span for span in absent[n] if span not in linked]
         return {n: [cases[n].texts[0][slice(*span)] for span in spans] for n, spans in absent.items()}
@@ -371,7 +383,7 @@ class TermSearch:
     def _list_absent(self, case: Case, text: str, end: int | None = None) -> list[Span]:
         """Return the source words beside terms whose old translation, before a character, is not in a new one."""
         source, target = case.texts
-        terms, words = [each.span for each in self._find(source)[0]], [text[slice(*span)] for span in find_words(text)]
+        terms, words = [each.span for each in case.found], {text[slice(*span)] for span in find_words(text)}
         return [
             link.source
             for link in case.links
@@ -434,39 +446,54 @@ class TermSearch:
         elif place.number is None:
             starts = [target[:start] for start, _ in words[:: len(words) // _MOST_PLACES + 1]]
             rows = [self._encode(start, 0, place.begin(forms[0], not start)) for start in starts]
+        elif article := self._articles.find(target[: place.noun]):
+            before, tail = target[: place.noun - len(article)], self._find_tail(place)
+            rows = [
+                self._encode(before + other, 0, place.begin(form, False) + tail)
+                for form in forms
+                for other in self._articles.list_others(article, form)
+            ]
         else:
             rows = [
                 self._encode(
-                    target[: words[place.number - back][0]],
-                    free,
-                    place.begin(form, back == place.number and not free),
-                    elided,
+                    target[: words[place.number - back][0]], free, place.begin(form, back == place.number and not free)
                 )
                 for form in forms
                 for back, free in _FREE
-                for elided in (False, True)[: 1 + (back == 1 and self._can_elide(form))]
                 if back <= place.number
             ]
         return [row for row in rows if row]
 
-    def _can_elide(self, form: str) -> bool:
-        """Return whether an article may lose its vowel before a form."""
-        first = unicodedata.normalize("NFD", form[:1].lower())[:1]
-        return first in _VOWELS and primary_language(self._translator.languages[1]) in _ELIDING
+    def _find_tail(self, place: _Place) -> str:
+        """Return what shows where a term ends: a function word or sign after a term with an article, as it was."""
+        match = re.match(r"\s*(\w+|[^\w\s])", place.rest) if self._articles.find(place.target[: place.noun]) else None
+        return match[0] if match and not self._is_content(place.rest, match.span(1), (), 1) else ""
 
-    def _encode(self, before: str, free: int, form: str, elided: bool = False) -> list[int]:
-        """Return the word ids of a beginning, free tokens, and a form; none if the model does not know the form.
+    def _rate_opening(self, place: _Place, text: str, hypothesis: Hypothesis) -> tuple[bool, float]:
+        """Return how bad the opening that ends in a form of a term, and its tail, is."""
+        assert place.occurrence is not None
+        ids, (scores,), tokenizer = hypothesis.sentences[0], hypothesis.token_scores, self._translator.tokenizer
+        end = len(text.removesuffix(self._find_tail(place).strip()).rstrip())
+        forms = [form for form in self._matcher.list_forms(place.occurrence) if text[:end].lower().endswith(form.lower())]
+        form = max(forms, key=len, default="")
+        before = text[: end - len(form)]
+        article = self._articles.find(before)
+        (spans,) = locate_tokens(tokenizer, [text], [ids], "target")
+        of_article = [_overlaps(span, [(len(before) - len(article), len(before.rstrip()))]) for span in spans]
+        weights = [_ARTICLE_WEIGHT if each else 1.0 for each in of_article]
+        is_wrong = bool(article) and article.lower() not in map(str.lower, self._articles.list_others(article, form))
+        cost = -sum(score * weight for score, weight in zip(scores, weights, strict=True))
+        return is_wrong, cost + _OTHER_FORM * (form not in place.occurrence.term.targets)
 
-        elided: an apostrophe stands between the free token and the form.
-        """
-        tokenizer = self._translator.tokenizer
+    def _encode(self, before: str, free: int, form: str) -> list[int]:
+        """Return the word ids of a beginning, free tokens, and a form; none if the model does not know the form."""
 
         def encode(text: str) -> list[int]:
             return self._translator.encode([text], "target")[0]
 
         for text in (form, form.replace("’", "'")):
-            words = encode(f"l'{text}")[len(encode("l")) :] if elided else encode(text if free else before + text)
-            if tokenizer.specials.unk not in words:
+            words = encode(text if free else before + text)
+            if self._translator.tokenizer.specials.unk not in words:
                 return [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
         return []
 

@@ -1,0 +1,82 @@
+"""Articles and other words before a noun: which of them its gender and its first letter may ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from docmt.formats.language_codes import primary_language
+
+_GROUPS = {
+    "ca": "el la | l'; un una; del de_la | de_l'; al a_la | a_l'; pel per_la | per_l'; de | d'; els les",
+    "de": "der die das; den die das; dem der; des der; ein eine; einen eine ein; einem einer; eines einer; kein keine; "
+    "keinen keine kein; dieser diese dieses; diesen diese dieses; diesem dieser; mein meine; sein seine; ihr ihre; "
+    "unser unsere; im in_der; am an_der; zum zur; vom von_der; beim bei_der; ins in_die in_den",
+    "en": "a | an; the; this; that; these; those; our; your; their",
+    "es": "el la; un una; del de_la; al a_la; este esta; ese esa; nuestro nuestra; los las; unos unas; estos estas",
+    "fr": "le la | l'; un une; ce cette | cet cette; du de_la | de_l'; au à_la | à_l'; de | d'; que | qu'; mon ma | mon; "
+    "ton ta | ton; son sa | son; quel quelle; aucun aucune; les; des; ces; aux; mes; tes; ses; leurs; nos; vos; notre; "
+    "votre; leur; chaque; bon bonne; nouveau nouvelle | nouvel nouvelle; beau belle | bel belle; vieux vieille | vieil "
+    "vieille; petit petite; grand grande; premier première; dernier dernière; prochain prochaine; ancien ancienne; "
+    "mauvais mauvaise; gros grosse; long longue; seul seule; tout toute; certain certaine; excellent excellente; même; "
+    "autre",
+    "it": "il lo la | l'; un uno una | un un'; del dello della | dell'; al allo alla | all'; dal dallo dalla | dall'; "
+    "nel nello nella | nell'; sul sullo sulla | sull'; questo questa; quel quello quella | quell'; mio mia; tuo tua; "
+    "suo sua; nostro nostra; i gli le; dei degli delle; ai agli alle; nei negli nelle; sui sugli sulle",
+    "nl": "de het; deze dit; die dat; onze ons; een",
+    "pt": "o a; um uma; do da; ao à; no na; pelo pela; este esta; esse essa; nosso nossa; os as; dos das; aos às; nos nas",
+}
+"""Groups of words with one meaning. Of two kinds the first stands before a consonant, the other before a vowel."""
+_VOWELS = re.compile("[aeiouàáâãäèéêëìíîïòóôõöùúûüæœ]", re.I)
+_UNCLEAR = {"en": re.compile("[hu]|eu|one", re.I), "": re.compile("[hy]", re.I)}
+"""First letters of nouns that may count as vowels or not, by language."""
+_MOST_WORDS = 3
+
+
+class Articles:
+    """The articles of one language."""
+
+    def __init__(self, language: str) -> None:
+        """language: code; of one without a table no articles are known."""
+        code = primary_language(language)
+        self._unclear = _UNCLEAR.get(code, _UNCLEAR[""])
+        groups = [group.split("|") for group in _GROUPS.get(code, "").split(";")]
+        kinds = [[[word.replace("_", " ") for word in kind.split()] for kind in (group[0], group[-1])] for group in groups]
+        self._groups = [(before_consonant, before_vowel) for before_consonant, before_vowel in kinds if before_consonant]
+        words = {word for group in self._groups for kind in group for word in kind}
+        longest_first = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+        word = rf"(?:{longest_first})(?:(?<=')|\s+)"
+        self._one, self._last = (re.compile(each, re.I) for each in (word, rf"(?<!\w)(?:{word}){{1,{_MOST_WORDS}}}$"))
+
+    def find(self, text: str) -> str:
+        """Return the articles and the like that a text ends with, up to the next word; empty: none are known."""
+        match = self._last.search(text.replace("’", "'")) if self._groups else None
+        return text[match.start() :] if match else ""
+
+    def list_others(self, found: str, noun: str) -> list[str]:
+        """Return what may stand before a noun in place of what `find` found; that may be among it."""
+        rows = [("", -1)]  # the words, and which of two genders they have
+        words = [match[0].strip() for match in self._one.finditer(found.replace("’", "'"))]
+        for groups in reversed([self._list_kinds(word) for word in words]):
+            rows = [
+                (word + row, number if len(kind) == 2 else gender)
+                for row, gender in rows
+                for kind in self._choose(groups, row or noun)
+                for number, word in enumerate(kind)
+                if len(kind) != 2 or gender in (-1, number)
+            ]
+        texts = dict.fromkeys(text for text, _ in rows)
+        return [text[:1].upper() + text[1:] if found[:1].isupper() else text for text in texts]
+
+    def _list_kinds(self, word: str) -> list[tuple[list[str], list[str]]]:
+        """Return the groups of a word, each word with what parts it from the next one."""
+        groups = [group for group in self._groups if any(word.lower() in kind for kind in group)]
+        return [
+            tuple([each if each.endswith("'") else f"{each} " for each in kind] for kind in group) for group in groups
+        ]
+
+    def _choose(self, groups: Sequence[tuple[list[str], list[str]]], following: str) -> list[list[str]]:
+        """Return the kinds that may stand before a word."""
+        if self._unclear.match(following):
+            return [kind for group in groups for kind in group]
+        return [group[bool(_VOWELS.match(following))] for group in groups]
