@@ -171,6 +171,24 @@ def test_a_term_agrees_in_number_with_its_source(translator):
         assert wanted in re.findall(r"\w+", target)
 
 
+@pytest.mark.parametrize(
+    ("source", "pairs", "expected"),
+    [
+        (
+            "I read the report of the committee.",
+            {"report": "étude", "committee": "assemblée"},
+            "l'étude de l'assemblée",
+        ),
+        ("He spoke about the report.", {"report": "réunion"}, "de la réunion"),
+        ("He spoke about the assembly.", {"assembly": "bureau"}, "du bureau"),
+        ("We need a new report.", {"report": "lettre"}, "une nouvelle lettre"),
+    ],
+)
+def test_what_stands_before_a_term_agrees_with_it(translator, source, pairs, expected):
+    made = use(translator, pairs, "require").translate(docmt.Document.from_text(source))
+    assert expected in made.sentences[0].target
+
+
 def test_the_rest_agrees_where_a_term_has_another_article(translator):
     if translator.model.config.system != "sentence":
         pytest.skip("found for that model")

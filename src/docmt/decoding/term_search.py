@@ -374,7 +374,7 @@ class TermSearch:
         doubtful = [n for n, spans in absent.items() if spans]
         links = self._link([cases[n] for n in doubtful], [(cases[n].texts[0], texts[n]) for n in doubtful])
         for n, each in zip(doubtful, links, strict=True):
-            source, text = cases[n].texts[0], texts[n]
+            text = texts[n]
             terms = [match.span for match in self._matcher.match(cases[n].found, text) if match]
             linked = {link.source for link in each if self._is_content(text, link.target, terms, 1)}
             absent[n] = [span for span in absent[n] if span not in linked]
@@ -474,7 +474,9 @@ class TermSearch:
         assert place.occurrence is not None
         ids, (scores,), tokenizer = hypothesis.sentences[0], hypothesis.token_scores, self._translator.tokenizer
         end = len(text.removesuffix(self._find_tail(place).strip()).rstrip())
-        forms = [form for form in self._matcher.list_forms(place.occurrence) if text[:end].lower().endswith(form.lower())]
+        forms = [
+            form for form in self._matcher.list_forms(place.occurrence) if text[:end].lower().endswith(form.lower())
+        ]
         form = max(forms, key=len, default="")
         before = text[: end - len(form)]
         article = self._articles.find(before)

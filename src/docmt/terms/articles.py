@@ -14,9 +14,9 @@ _GROUPS = {
     "unser unsere; im in_der; am an_der; zum zur; vom von_der; beim bei_der; ins in_die in_den",
     "en": "a | an; the; this; that; these; those; our; your; their",
     "es": "el la; un una; del de_la; al a_la; este esta; ese esa; nuestro nuestra; los las; unos unas; estos estas",
-    "fr": "le la | l'; un une; ce cette | cet cette; du de_la | de_l'; au à_la | à_l'; de | d'; que | qu'; mon ma | mon; "
-    "ton ta | ton; son sa | son; quel quelle; aucun aucune; les; des; ces; aux; mes; tes; ses; leurs; nos; vos; notre; "
-    "votre; leur; chaque; bon bonne; nouveau nouvelle | nouvel nouvelle; beau belle | bel belle; vieux vieille | vieil "
+    "fr": "le la | l'; un une; ce cette | cet cette; du de_la | de_l'; au à_la | à_l'; de | d'; que | qu'; "
+    "mon ma | mon; ton ta | ton; son sa | son; quel quelle; aucun aucune; les; des; ces; aux; mes; tes; ses; leurs; nos; vos; "
+    "notre; votre; leur; chaque; bon bonne; nouveau nouvelle | nouvel nouvelle; beau belle | bel belle; vieux vieille | vieil "
     "vieille; petit petite; grand grande; premier première; dernier dernière; prochain prochaine; ancien ancienne; "
     "mauvais mauvaise; gros grosse; long longue; seul seule; tout toute; certain certaine; excellent excellente; même; "
     "autre",
@@ -24,7 +24,8 @@ _GROUPS = {
     "nel nello nella | nell'; sul sullo sulla | sull'; questo questa; quel quello quella | quell'; mio mia; tuo tua; "
     "suo sua; nostro nostra; i gli le; dei degli delle; ai agli alle; nei negli nelle; sui sugli sulle",
     "nl": "de het; deze dit; die dat; onze ons; een",
-    "pt": "o a; um uma; do da; ao à; no na; pelo pela; este esta; esse essa; nosso nossa; os as; dos das; aos às; nos nas",
+    "pt": "o a; um uma; do da; ao à; no na; pelo pela; este esta; esse essa; nosso nossa; os as; dos das; aos às; "
+    "nos nas",
 }
 """Groups of words with one meaning. Of two kinds the first stands before a consonant, the other before a vowel."""
 _VOWELS = re.compile("[aeiouàáâãäèéêëìíîïòóôõöùúûüæœ]", re.I)
@@ -41,8 +42,8 @@ class Articles:
         code = primary_language(language)
         self._unclear = _UNCLEAR.get(code, _UNCLEAR[""])
         groups = [group.split("|") for group in _GROUPS.get(code, "").split(";")]
-        kinds = [[[word.replace("_", " ") for word in kind.split()] for kind in (group[0], group[-1])] for group in groups]
-        self._groups = [(before_consonant, before_vowel) for before_consonant, before_vowel in kinds if before_consonant]
+        kinds = [[[word.replace("_", " ") for word in kind.split()] for kind in group] for group in groups]
+        self._groups = [(kind[0], kind[-1]) for kind in kinds if kind[0]]
         words = {word for group in self._groups for kind in group for word in kind}
         longest_first = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
         word = rf"(?:{longest_first})(?:(?<=')|\s+)"
@@ -70,10 +71,12 @@ class Articles:
 
     def _list_kinds(self, word: str) -> list[tuple[list[str], list[str]]]:
         """Return the groups of a word, each word with what parts it from the next one."""
+
+        def end(kind: Sequence[str]) -> list[str]:
+            return [word if word.endswith("'") else f"{word} " for word in kind]
+
         groups = [group for group in self._groups if any(word.lower() in kind for kind in group)]
-        return [
-            tuple([each if each.endswith("'") else f"{each} " for each in kind] for kind in group) for group in groups
-        ]
+        return [(end(before_consonant), end(before_vowel)) for before_consonant, before_vowel in groups]
 
     def _choose(self, groups: Sequence[tuple[list[str], list[str]]], following: str) -> list[list[str]]:
         """Return the kinds that may stand before a word."""

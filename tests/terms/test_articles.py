@@ -1,0 +1,35 @@
+"""What may stand before a noun in place of the articles that do."""
+
+import pytest
+
+from docmt.terms.articles import Articles
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "noun", "found", "others"),
+    [
+        ("fr", "Nous avons lu le ", "réunion", "le ", ["le ", "la "]),
+        ("fr", "Nous avons lu le ", "étude", "le ", ["l'"]),
+        ("fr", "Il parle de l’", "plan", "de l’", ["du ", "de la "]),
+        ("fr", "Du ", "hôtel", "Du ", ["Du ", "De la ", "De l'"]),
+        ("fr", "C'est un nouveau ", "étude", "un nouveau ", ["un nouvel ", "une nouvelle "]),
+        ("fr", "Cette ", "amour", "Cette ", ["Cet ", "Cette "]),
+        ("fr", "Nous voulons que le ", "avis", "que le ", ["que l'"]),
+        ("fr", "Les ", "étude", "Les ", ["Les "]),
+        ("en", "I see a ", "interface", "a ", ["an "]),
+        ("en", "I see a ", "user", "a ", ["a ", "an "]),
+        ("it", "il ", "albero", "il ", ["l'"]),
+        ("de", "Das ist ein ", "Katze", "ein ", ["ein ", "eine ", "einen "]),
+    ],
+)
+def test_others_fit_the_noun(language, text, noun, found, others):
+    articles = Articles(language)
+    assert articles.find(text) == found
+    assert articles.list_others(found, noun) == others
+
+
+@pytest.mark.parametrize(
+    ("language", "text"), [("fr", "Il a lu "), ("fr", "une table "), ("fr", ""), ("fi", "se "), ("fr", "la")]
+)
+def test_without_an_article_nothing_is_found(language, text):
+    assert Articles(language).find(text) == ""
