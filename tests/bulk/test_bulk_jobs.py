@@ -12,7 +12,7 @@ import docmt
 from docmt.bulk import worker
 from docmt.bulk.job_directory import JobDirectory, read_status
 from docmt.bulk.shards import JsonlRows
-from docmt.cli.commands.bulk import parser
+from docmt.cli.app import load_command
 from docmt.cli.options import EveryCommand
 from docmt.core.settings import format_flag
 from docmt.decoding import Translation, Translator
@@ -81,7 +81,11 @@ def test_every_option_that_changes_results_is_in_the_plan(model, corpus, tmp_pat
     """So that no worker can bring another value unnoticed."""
     bulk(model, corpus, "-o", tmp_path / "job", "--plan-only")
     free = {*EveryCommand.__dataclass_fields__, *["output", "device", "shard", "plan_only", "ray", "json"]}
-    names = {format_flag(option.name) for option in parser().options if option.name not in free and option.flags}
+    names = {
+        format_flag(option.name)
+        for option in load_command("bulk")[0].options
+        if option.name not in free and option.flags
+    }
     assert names | {"model", "input"} == JobDirectory(tmp_path / "job").read_plan().settings.keys()
 
 

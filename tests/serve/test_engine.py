@@ -22,8 +22,8 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Group, Hierarchical
 from docmt.serve import engine as engine_module
 from docmt.serve import model_pool
-from docmt.serve.engine import Engine, Overloaded, UnknownModel
-from docmt.serve.model_pool import ModelNotLoaded, estimate_bytes
+from docmt.serve.engine import Engine, Overloaded
+from docmt.serve.model_pool import ModelNotLoaded, ModelPool, UnknownModel, estimate_bytes
 from docmt.serve.work_queue import WorkQueue
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher
@@ -60,10 +60,14 @@ def models(tmp_path_factory):
     return {name: save(folder / name, **options) for name, options in SYSTEMS.items()}
 
 
+def make_engine(models, max_waiting_seconds=30.0, **settings):
+    return Engine(ModelPool(models, **settings), max_waiting_seconds)
+
+
 @contextmanager
 def running(*models, **options):
     """A started engine of these models."""
-    engine = Engine([str(model) for model in models], search=SEARCH, **options)
+    engine = make_engine([str(model) for model in models], search=SEARCH, **options)
     engine.start()
     try:
         yield engine
@@ -100,18 +104,18 @@ def test_terms_of_the_server(models, tmp_path):
         engine.stop()
         return part.translation
 
-    made = asyncio.run(scenario(Engine(["en-fr-sentence", str(models["group"])], terms=[glossary])))
+    made = asyncio.run(scenario(make_engine(["en-fr-sentence", str(models["group"])], terms=[glossary])))
     assert made.text().strip() == "Le comité a adopté ces dispositions."
     assert [use.status for use in made.sentences[0].terms] == ["second_search"] * 2
     (tmp_path / "other.tsv").write_text("source\ttarget\tsource_lang\ttarget_lang\nHaus\thouse\tde\ten\n")
     with pytest.raises(DocmtError, match=r"other\.tsv has no term for en to fr"):
-        Engine([str(models["group"])], terms=[str(tmp_path / "other.tsv")])
+        make_engine([str(models["group"])], terms=[str(tmp_path / "other.tsv")])
 
 
 def test_a_glossary_of_windows_is_read_and_what_is_wrong_in_it_is_logged(models, tmp_path, caplog):
     back, path = save(tmp_path / "back", ("de", "en"), system="sentence"), tmp_path / "a.csv"
     path.write_bytes("source;target;colour\ncommittee;comité à\ncat;\n".encode("cp1252"))
-    pool = Engine([str(back), str(models["group"])], terms=[str(path)])._pool
+    pool = ModelPool([str(back), str(models["group"])], terms=[str(path)])
     assert pool.terms.find("group").glossary.terms[0].targets == ("comité à",)
     assert f"{path}, line 1: is no UTF-8, and is read as Windows-1252 (all of the file)" in caplog.messages
     assert f"{path}, line 3: skipped: 'cat' has no translation" in caplog.messages
@@ -133,7 +137,7 @@ def test_each_text_has_its_terms(models, tmp_path):
         assert sorted(len(each) for each in taken) == [1, 1, 1, 2]
         return [[(use.wanted[0], use.status) for use in each.sentences[0].terms] for each in made]
 
-    engine = Engine(["en-fr-sentence"], terms=[str(tmp_path / "terms.tsv")], terms_mode="require")
+    engine = make_engine(["en-fr-sentence"], terms=[str(tmp_path / "terms.tsv")], terms_mode="require")
     taken, translate = [], engine._translate
     engine._translate = lambda works: (taken.append(works), translate(works))
     assert asyncio.run(scenario(engine)) == [
@@ -155,19 +159,19 @@ def test_glossaries_for_models_of_several_languages(models, tmp_path):
     for name, table in files.items():
         (tmp_path / f"{name}.tsv").write_text(table)
     paths = {name: str(tmp_path / f"{name}.tsv") for name in files}
-    pool = Engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["en"]])._pool
+    pool = ModelPool([str(models["group"]), str(back)], terms=[paths["fr"], paths["en"]])
     found = {name: pool.terms.find(name).glossary.terms[0].targets for name in ("group", "back")}
     assert found == {"group": ("chat",), "back": ("cat",)}
     with pytest.raises(DocmtError, match=r"de\.tsv has no term"):
-        Engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["de"]])
+        make_engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["de"]])
     (tmp_path / "other.tsv").write_text("source\ttarget\tkeep\ncat\t\tyes\n")
     with pytest.raises(DocmtError, match="only one of them has 'keep'"):
-        Engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["en"], str(tmp_path / "other.tsv")])
+        make_engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["en"], str(tmp_path / "other.tsv")])
     sampling = docmt.SearchConfig(beam=1, sampling=True)
     with pytest.raises(DocmtError, match="terms need the beam search"):
-        Engine([str(models["group"])], terms=[paths["fr"]], search=sampling)
+        make_engine([str(models["group"])], terms=[paths["fr"]], search=sampling)
     with pytest.raises(DocmtError, match="terms need the beam search"):
-        asyncio.run(Engine([str(models["group"])], search=sampling).make_matcher("group", "cat\tchat"))
+        asyncio.run(make_engine([str(models["group"])], search=sampling).make_matcher("group", "cat\tchat"))
 
 
 def test_protected_text_stays(models):
@@ -235,7 +239,7 @@ def test_supplied_translations_and_resumed_works(models):
         return whole, rest, other, resumed, await engine.submit("group", document, targets=["a"] * 20).result()
 
     with running(models["group"]) as engine:
-        engine._pool._settings["search"] = replace(SEARCH, beam=1)
+        engine.models._settings["search"] = replace(SEARCH, beam=1)
         whole, rest, other, resumed, nothing = asyncio.run(translate(engine))
     assert targets(whole)[7:] == targets(rest)
     assert (rest[0].first, rest[0].source.sentences[0]) == (7, document.sentences[7])
@@ -368,21 +372,21 @@ def test_a_caller_who_leaves_during_an_alignment_stops_nothing(models, monkeypat
 
     started, go_on = threading.Event(), threading.Event()
     with running(models["sentence"]) as engine:
-        load = engine._pool.load
+        load = engine.models.load
 
         def load_slowly(name):
             started.set()
             go_on.wait()
             return load(name)
 
-        monkeypatch.setattr(engine._pool, "load", load_slowly)
+        monkeypatch.setattr(engine.models, "load", load_slowly)
         assert len(asyncio.run(leave(engine))) == 2
         assert engine._thread.is_alive()
 
 
 def test_too_much_that_waits_is_refused(models):
     """By the seconds that it would wait; documents wait in their own lane."""
-    engine = Engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
+    engine = make_engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
 
     async def submit():
         long = Document.from_sentences(sentences(40))
@@ -401,7 +405,7 @@ def test_too_much_that_waits_is_refused(models):
 
 def test_the_count_of_what_waits_is_exact(models):
     """It is kept, not counted for each of a thousand texts; cancelled works do not count."""
-    engine = Engine([str(models["sentence"])], search=SEARCH)
+    engine = make_engine([str(models["sentence"])], search=SEARCH)
     queue, numbers = WorkQueue(), random.Random(3)
 
     async def check():
@@ -442,7 +446,7 @@ def test_single_short_texts_say_nothing_of_the_speed_of_many():
 
 
 def test_a_stopped_engine_fails_what_waits(models):
-    engine = Engine([str(models["sentence"])], search=SEARCH)
+    engine = make_engine([str(models["sentence"])], search=SEARCH)
 
     async def submit():
         work = engine.submit("sentence", Document.from_sentences(["It is."]))
@@ -497,13 +501,13 @@ def test_a_model_that_cannot_be_loaded_is_tried_once_a_turn(models, monkeypatch,
             with pytest.raises(ModelNotLoaded) as error:
                 await ask
             errors.append(error.value)
-        assert (engine.list_unloadable(), engine.statistics().failed_loads) == (["sentence"], 3)
+        assert (engine.models.unloadable, engine.statistics().failed_loads) == ({"sentence"}, 3)
         monkeypatch.undo()
         await engine.submit("sentence", SHORT).result()
-        assert engine.list_unloadable() == []
+        assert engine.models.unloadable == set()
         return errors
 
-    engine = Engine([str(models["sentence"])], search=SEARCH)
+    engine = make_engine([str(models["sentence"])], search=SEARCH)
     monkeypatch.setattr(model_pool, "Translator", fail)
     errors = asyncio.run(translate(engine))
     engine.stop()
@@ -540,7 +544,7 @@ def test_how_long_texts_wait(models, monkeypatch):
 
     async def check():
         nonlocal now
-        engine = Engine([str(models["sentence"])], search=SEARCH)
+        engine = make_engine([str(models["sentence"])], search=SEARCH)
         works = [engine.submit("sentence", SHORT) for _ in range(2)]
         assert engine.statistics().longest_waiting_seconds == {"interactive": 0.0, "jobs": 0.0}
         for work in works:
@@ -564,7 +568,7 @@ def test_scores_that_are_no_numbers_are_errors(models, tmp_path):
         next(translator.model.parameters()).fill_(float("nan"))
 
     async def translate(engine):
-        engine._pool._loaded["broken"] = translator
+        engine.models._loaded["broken"] = translator
         return await engine.submit("broken", Document.from_sentences(["It is."])).result()
 
     with running(path) as engine:
@@ -574,25 +578,25 @@ def test_scores_that_are_no_numbers_are_errors(models, tmp_path):
 
 def test_models_by_name_language_and_memory(models, tmp_path):
     german = save(tmp_path / "german", ("en", "de_DE"))
-    engine = Engine([str(models["sentence"]), str(german), str(models["group"])], search=SEARCH)
-    assert engine.find_model() == engine.find_model(source="en-GB") == "sentence"
-    assert engine.find_model(target="de") == engine.find_model("en-de") == engine.find_model(target="DE") == "german"
-    assert engine.find_model("group", "en", "FR") == "group"
+    engine = make_engine([str(models["sentence"]), str(german), str(models["group"])], search=SEARCH)
+    assert engine.models.find() == engine.models.find(source="en-GB") == "sentence"
+    assert engine.models.find(target="de") == engine.models.find("en-de") == engine.models.find(target="DE") == "german"
+    assert engine.models.find("group", "en", "FR") == "group"
     for asked in (("none",), ("group", "de"), ("", "", "es")):
         with pytest.raises(UnknownModel, match=r"there is no model .* The service has sentence \(en-fr\), german"):
-            engine.find_model(*asked)
-    assert [model.loaded for model in engine.describe_models()] == [False] * 3
-    assert [model.reads_context for model in engine.describe_models()] == [False, True, True]
-    one = engine.describe_models()[0]
+            engine.models.find(*asked)
+    assert [model.loaded for model in engine.models.describe()] == [False] * 3
+    assert [model.reads_context for model in engine.models.describe()] == [False, True, True]
+    one = engine.models.describe()[0]
     assert (one.name, one.source_language, one.target_language, one.system) == ("sentence", "en", "fr", "sentence")
     size = one.parameters * 4
-    engine._pool._max_bytes = 2 * size + size // 2
+    engine.models._max_bytes = 2 * size + size // 2
     for name in ("sentence", "german", "sentence", "group"):
-        engine._pool.load(name)
-    loaded = {model.name for model in engine.describe_models() if model.loaded}
-    assert "german" not in loaded and "group" in loaded and engine._pool.loaded_bytes() <= engine._pool._max_bytes
+        engine.models.load(name)
+    loaded = {model.name for model in engine.models.describe() if model.loaded}
+    assert "german" not in loaded and "group" in loaded and engine.models.loaded_bytes() <= engine.models._max_bytes
     with pytest.raises(DocmtError, match="have one name"):
-        Engine([str(german), str(save(tmp_path / "other" / "german"))])
+        make_engine([str(german), str(save(tmp_path / "other" / "german"))])
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
@@ -618,7 +622,7 @@ def test_the_bytes_of_a_model_are_those_of_its_precision(tmp_path, precision):
 
 def test_owners_take_turns(models):
     """Whoever has many texts waits for their own; a rest that fits into the next turn is the next."""
-    engine, queue = Engine([str(models["sentence"])]), WorkQueue()
+    engine, queue = make_engine([str(models["sentence"])]), WorkQueue()
 
     async def take_all():
         for owner in "aaaaabbc":
@@ -655,7 +659,7 @@ def test_a_slow_book_is_no_reason_to_refuse_a_list(models):
 
 
 def test_who_has_less_than_a_fair_share_is_let_in(models):
-    engine = Engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
+    engine = make_engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
 
     async def check():
         for _ in range(40):
@@ -675,7 +679,7 @@ def test_who_has_less_than_a_fair_share_is_let_in(models):
 
 def test_a_turn_is_of_one_lane(models):
     """Who was served goes to the end; a rest that fits into the next turn is the next."""
-    engine, queue, order = Engine([str(models["sentence"])]), WorkQueue(), []
+    engine, queue, order = make_engine([str(models["sentence"])]), WorkQueue(), []
 
     async def fill():
         engine._queue = queue
@@ -756,12 +760,14 @@ def test_no_text_interrupts_whose_model_would_unload_that_of_the_turn(models, mo
         await steps.wait()
         other = asyncio.ensure_future(engine.submit("sentence", SHORT).result())
         await asyncio.sleep(0.1)
-        assert not other.done() and list(engine._pool._loaded) == ["group"]
+        assert not other.done() and list(engine.models._loaded) == ["group"]
         steps.go_on.set()
         return targets(await book), targets(await other)
 
-    with running(models["group"], models["sentence"], max_memory_mb=1) as engine:
-        engine._pool._max_bytes = 2 * min(estimate_bytes(models[name], "float32") for name in ("group", "sentence")) - 1
+    with running(models["group"], models["sentence"], max_bytes=2**20) as engine:
+        engine.models._max_bytes = (
+            2 * min(estimate_bytes(models[name], "float32") for name in ("group", "sentence")) - 1
+        )
         book, other = asyncio.run(translate(engine))
     assert (len(book), len(other)) == (2, 1)
 
@@ -877,7 +883,7 @@ def test_others_of_a_failed_turn_go_on_when_nobody_wants_one_of_them(models, mon
         unwanted.cancel()
         return await asyncio.wait_for(asyncio.gather(*(work.result() for work in works)), 30)
 
-    engine = Engine([str(models["sentence"])], search=SEARCH)
+    engine = make_engine([str(models["sentence"])], search=SEARCH)
     try:
         assert [len(targets(each)) for each in asyncio.run(translate(engine))] == [1, 1]
     finally:
@@ -886,7 +892,7 @@ def test_others_of_a_failed_turn_go_on_when_nobody_wants_one_of_them(models, mon
 
 def test_what_waits_is_counted_under_the_lock(models, monkeypatch):
     """Others submit meanwhile, and a deque that changes cannot be counted."""
-    engine, original = Engine([str(models["sentence"])], search=SEARCH), WorkQueue.is_above
+    engine, original = make_engine([str(models["sentence"])], search=SEARCH), WorkQueue.is_above
 
     def is_above(queue, *arguments):
         assert engine._condition._is_owned()

@@ -47,7 +47,7 @@ def test_jobs_and_texts_reuse_a_memory(model, memory, tmp_path):
                 results = [(await jobs.result(id, "", kind))[0].read_text() for kind in ("original", "xlf", "tmx")]
                 others = await jobs.alternatives(id, "", 0, 2)
                 (part,) = await engine.submit(
-                    engine.find_model(), Document.from_sentences(["Anna bought a lamp."])
+                    engine.models.find(), Document.from_sentences(["Anna bought a lamp."])
                 ).result()
                 return id, jobs.sentences(id, ""), results, others, part.translation.text()
             finally:

@@ -95,7 +95,7 @@ def test_context_is_given_and_not_returned(client):
 
 
 def test_context_that_a_model_does_not_read_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(ServiceEngine, "describe_models", lambda self: [ListedModel(reads_context=False)])
+    monkeypatch.setattr(ServiceEngine, "describe", lambda self: [ListedModel(reads_context=False)])
     with running_service(tmp_path / "data", engine := ServiceEngine()) as client:
         data = client.post("/v1/translate", json={"text": "Two dogs.", "context": "A cat. It runs."}).json()
         assert [row["target"] for row in data["sentences"]] == expect("Two dogs.")
@@ -300,7 +300,7 @@ def test_a_text_in_the_target_language_is_not_translated_into_another(tmp_path):
     """The only model for the target is taken, not the first of all."""
 
     class OtherEngine(ServiceEngine):
-        def describe_models(self):
+        def describe(self):
             return [ListedModel("first", "de", "en"), ListedModel("second", "en", "fr")]
 
     values = {"text": "Elle a acheté une lampe et elle est dans la maison.", "target": "fr"}

@@ -175,25 +175,25 @@ class EveryCommand:
 class Parser(Generic[Options]):
     """The options of one command: reads arguments and recipes, and writes the help."""
 
-    def __init__(
-        self, command: str, settings: type[Options], about: str | None, common: str = "", title: str = "options"
-    ) -> None:
+    def __init__(self, command: str, settings: type[Options], about: str | None, title: str = "options") -> None:
         """settings: the dataclass whose fields are the options. title: of their section in the help.
 
         about: the docstring of the module. Below its first line it describes the command. The section `usage:` has a
-        line for each way to call it, without its name, and `examples:` whole commands that work. A line that is
-        indented further goes on with the one above it.
-        common: full names of the options that people use most, with spaces between them; the help has them first.
+        line for each way to call it, without its name, `examples:` whole commands that work, and `common:` the full
+        names of the options that people use most, which the help has first. A line that is indented further goes on
+        with the one above it.
         """
         self.program, self.settings = f"docmt {command}", settings
-        self.common = common.split()
-        self.usage, self.examples, self.description = ["[RECIPE.yaml] [options]"], list[str](), ""
+        self.usage, self.examples, self.common = ["[RECIPE.yaml] [options]"], list[str](), list[str]()
+        self.description = ""
         for paragraph in re.sub(r"\n {8,}", " ", cleandoc(about or "")).split("\n\n")[1:]:
             lines = [line.strip() for line in paragraph.splitlines()]
             if lines[0] == "usage:":
                 self.usage = lines[1:]
             elif lines[0] == "examples:":
                 self.examples = lines[1:]
+            elif lines[0] == "common:":
+                self.common = " ".join(lines[1:]).split()
             else:
                 self.description = " ".join(lines)
         self.options: list[Option] = []

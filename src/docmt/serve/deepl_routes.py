@@ -151,7 +151,7 @@ async def list_languages(request: Request) -> Response:
     """List the source languages, or the target languages (type=target)."""
     state, values, _ = await _read(request)
     kind = values.choice("type", ("source", "target"), "source")
-    pairs = list_pairs(state.engine.describe_models())
+    pairs = list_pairs(state.engine.models.describe())
     codes = list(pairs) if kind == "source" else [target for targets in pairs.values() for target in targets]
     rows = [row for code in dict.fromkeys(codes) for row in _describe_language(code, kind == "target")]
     return JSONResponse(rows)
@@ -171,7 +171,7 @@ def _describe_language(code: str, is_target: bool) -> list[dict[str, Any]]:
 
 def find_memory(state: ServiceState, id: str) -> MemoryDescription:
     """Return a translation memory of the server. Raises RequestError for another one."""
-    found = [each for each in state.engine.list_memories() if each.translation_memory_id == id]
+    found = [each for each in state.engine.models.memories if each.translation_memory_id == id]
     if not found:
         raise RequestError("there is no such translation memory: list them, and name one of these, or none", 404)
     return found[0]
@@ -182,7 +182,7 @@ async def list_memories(request: Request) -> Response:
     state, values, _ = await _read(request)
     if id := request.path_params.get("id"):
         return JSONResponse(asdict(find_memory(state, id)))
-    memories, size = state.engine.list_memories(), values.whole("page_size", 1, _MOST_MEMORIES, _MOST_MEMORIES)
+    memories, size = state.engine.models.memories, values.whole("page_size", 1, _MOST_MEMORIES, _MOST_MEMORIES)
     first = values.whole("page", 0, 10**6) * size
     rows = [asdict(each) for each in memories[first : first + size]]
     return JSONResponse({"translation_memories": rows, "total_count": len(memories)})

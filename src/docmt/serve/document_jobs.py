@@ -127,8 +127,8 @@ class DocumentJobs:
 
         Raises DocmtError for a file that cannot be read, and UnknownModel.
         """
-        model = self._engine.find_model(options.model)
-        description, name = self._engine.describe_model(model), options.name or file.name
+        model = self._engine.models.find(options.model)
+        description, name = self._engine.models.describe_one(model), options.name or file.name
         languages = description.source_language, description.target_language
         facts = JobFacts(name, options.format, model, *languages, 0, options.fields, glossary_ids=options.glossary_ids)
         if file.stat().st_size > self.config.max_file_bytes:
@@ -247,8 +247,8 @@ class DocumentJobs:
         for number, target in targets.items():
             encode_utf8(target, f"sentence {number}")
         if retranslate:
-            self._engine.describe_model(job.facts.model)
-        findings = await asyncio.to_thread(check_pairs, pairs, job.facts, self._engine.patterns or ())
+            self._engine.models.describe_one(job.facts.model)
+        findings = await asyncio.to_thread(check_pairs, pairs, job.facts, self._engine.models.patterns or ())
         edits = list(zip(targets, targets.values(), findings, strict=True))
         return self._change(id, owner, {"edits": edits, "retranslate": retranslate}, versions)
 
@@ -269,7 +269,7 @@ class DocumentJobs:
         Raises UnknownModel.
         """
         job = self._jobs.open(id, owner)
-        self._engine.describe_model(job.facts.model)
+        self._engine.models.describe_one(job.facts.model)
         reviews = request.review(job.journal, await asyncio.to_thread(request.review, job.journal))
         lacking = list_lacking(reviews)
         take_characters(sum(len(job.journal.sources[number]) for number in lacking))

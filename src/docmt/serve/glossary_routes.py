@@ -55,7 +55,7 @@ async def read_terms(
         raise RequestError(f"send either glossary_id, or at most {_MOST_IDS} ids as glossary_ids")
     if not ids:
         return (), ""
-    model = state.engine.describe_model(chosen.name)
+    model = state.engine.models.describe_one(chosen.name)
     languages = model.source_language or chosen.source, model.target_language or chosen.target
     pair = primary_language(languages[0]), primary_language(languages[1])
     return ids, await asyncio.to_thread(state.glossaries.merge, owner, ids, pair)
@@ -86,7 +86,7 @@ def _check_languages(request: Request, pairs: Iterable[Pair]) -> None:
     problems = []
     for pair in pairs:
         try:
-            get_state(request).engine.find_model("", *pair)
+            get_state(request).engine.models.find("", *pair)
         except DocmtError as error:
             problems.append(error)
         else:
@@ -218,7 +218,7 @@ async def list_glossary_languages(request: Request) -> Response:
     """List the pairs of languages of the models."""
     state = get_state(request)
     state.find_owner(request, status=_FORBIDDEN)
-    pairs = [(one, two) for one, others in list_pairs(state.engine.describe_models()).items() for two in others]
+    pairs = [(one, two) for one, others in list_pairs(state.engine.models.describe()).items() for two in others]
     named = dict.fromkeys((primary_language(one), primary_language(two)) for one, two in pairs)
     return JSONResponse({"supported_languages": [{"source_lang": one, "target_lang": two} for one, two in named]})
 

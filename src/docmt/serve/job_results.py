@@ -102,7 +102,7 @@ class JobResults:
             restored -= {number for number, target, *_ in others if target is not None}
         changes = [[*each[:3], None if each[0] in restored else each[3]] for each in changes]
         pairs = [(journal.sources[number], target or "") for number, target, *_ in changes]
-        findings = await asyncio.to_thread(check_pairs, pairs, facts, self._engine.patterns or ())
+        findings = await asyncio.to_thread(check_pairs, pairs, facts, self._engine.models.patterns or ())
         edits = [(*each[:2], messages, *each[2:]) for each, messages in zip(changes, findings, strict=True)]
         return edits, problems[:_MAX_PROBLEMS]
 

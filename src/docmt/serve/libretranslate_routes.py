@@ -106,14 +106,14 @@ async def detect(request: Request) -> Response:
     state, values, _ = await _read(request)
     texts = values.texts("q")
     state.take_texts(request, texts)
-    models = state.engine.describe_models()
+    models = state.engine.models.describe()
     languages = [each.source_language for each in models if each.source_language] + sorted(FUNCTION_WORDS)
     return JSONResponse([_describe_detection(*detect_source(" ".join(texts), languages))])
 
 
 async def list_languages(request: Request) -> Response:
     """List the source languages, each with its targets, and the languages that are targets only."""
-    pairs = list_pairs(get_state(request).engine.describe_models())
+    pairs = list_pairs(get_state(request).engine.models.describe())
     codes = dict.fromkeys([*pairs, *(target for targets in pairs.values() for target in targets)])
     return JSONResponse([{"code": code, "name": language_name(code), "targets": pairs.get(code, [])} for code in codes])
 
@@ -121,7 +121,7 @@ async def list_languages(request: Request) -> Response:
 async def show_settings(request: Request) -> Response:
     """Return the settings for a page."""
     state = get_state(request)
-    pairs = list_pairs(state.engine.describe_models())
+    pairs = list_pairs(state.engine.models.describe())
     source = next(iter(pairs), "")
     target = next(iter(pairs.get(source, [])), "")
     return JSONResponse(

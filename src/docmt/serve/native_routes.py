@@ -75,7 +75,7 @@ async def translate(request: Request) -> Response:
     count = values.whole("alternatives", 0, MAX_ALTERNATIVES)
     names = values.text("source"), values.text("target")
     chosen = choose_model(state.engine, *names, " ".join(texts), values.text("model"))
-    model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
+    model = chosen.name or state.engine.models.find(values.text("model"), target=chosen.target)
     if has_sentences:
         document = Document.from_sentences([" ".join(text.split()) for text in texts])
     else:
@@ -83,7 +83,7 @@ async def translate(request: Request) -> Response:
     item = TextItem(document)
     before = await _read_context(state, model, values, context, targets)
     align = values.switch("alignments")
-    description = state.engine.describe_model(model)
+    description = state.engine.models.describe_one(model)
     _, entries = await read_terms(state, values, owner, replace(chosen, name=model))
     terms = await state.engine.make_matcher(model, entries)
     options = TextOptions(before, targets, n_best=count + 1, align=align, terms=terms)
@@ -150,7 +150,7 @@ async def list_models(request: Request) -> Response:
     """List the models."""
     state = get_state(request)
     state.find_owner(request)
-    models = [asdict(each) for each in state.engine.describe_models()]
+    models = [asdict(each) for each in state.engine.models.describe()]
     return JSONResponse({"models": models})
 
 
@@ -160,7 +160,7 @@ async def list_languages(request: Request) -> Response:
     state.find_owner(request)
     pairs = [
         {"source": each.source_language, "target": each.target_language, "model": each.name}
-        for each in state.engine.describe_models()
+        for each in state.engine.models.describe()
     ]
     return JSONResponse({"languages": pairs})
 
@@ -173,11 +173,11 @@ async def check_health(request: Request) -> Response:
 async def check_readiness(request: Request) -> Response:
     """Say whether texts and documents can be translated: the status is 503 if something is in the way."""
     state = get_state(request)
-    unloadable = state.engine.list_unloadable()
+    unloadable = state.engine.models.unloadable
     checks = {
         "engine": state.engine.is_alive,
         "data": await asyncio.to_thread(state.jobs.find_fault) is None,
-        "models": {each.name: each.name not in unloadable for each in state.engine.describe_models()},
+        "models": {each.name: each.name not in unloadable for each in state.engine.models.describe()},
     }
     is_ready = checks["engine"] and checks["data"] and not unloadable
     return JSONResponse({"status": "ok" if is_ready else "failing"} | checks, 200 if is_ready else 503)
@@ -208,8 +208,8 @@ async def create_document(request: Request) -> Response:
     if upload is None and not text:
         raise RequestError("there is no document: send a file (multipart/form-data, file=...), or text as JSON")
     chosen = choose_model(state.engine, values.text("source"), values.text("target"), text, values.text("model"))
-    model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
-    description, terms = state.engine.describe_model(model), values.files.get("terms")
+    model = chosen.name or state.engine.models.find(values.text("model"), target=chosen.target)
+    description, terms = state.engine.models.describe_one(model), values.files.get("terms")
     languages = description.source_language or chosen.source, description.target_language or chosen.target
     ids, entries = await read_terms(state, values, owner, replace(chosen, name=model))
     options = DocumentOptions(

@@ -20,9 +20,10 @@ from docmt.documents.input_formats import FileFormat
 from docmt.documents.segmentation import unwrap_lines
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.units import ALL_TAGS, TagRules
-from docmt.serve.engine import Engine, Work
+from docmt.serve.engine import Engine
 from docmt.serve.http_requests import RequestError
 from docmt.serve.model_pool import language_name
+from docmt.serve.work_queue import Work
 from docmt.terms.matching import TermMatcher
 
 Result = TypeVar("Result")
@@ -126,7 +127,7 @@ def choose_model(engine: Engine, source: str, target: str, text: str = "", name:
     enough function words is taken to be in the first of these languages. Raises ForeignTextError for another language.
     """
     source = "" if source.lower() == "auto" else source
-    models = [each for each in engine.describe_models() if is_same_language(each.target_language, target)]
+    models = [each for each in engine.models.describe() if is_same_language(each.target_language, target)]
     languages = list(dict.fromkeys(each.source_language for each in models if not name or each.name == name))
     confidence = None
     if not source and languages:
@@ -137,7 +138,7 @@ def choose_model(engine: Engine, source: str, target: str, text: str = "", name:
             return other
         source, confidence = detect_source(text, languages)
     try:
-        return ChosenModel(engine.find_model(name, source, target), source, target, confidence)
+        return ChosenModel(engine.models.find(name, source, target), source, target, confidence)
     except DocmtError as error:
         raise RequestError(str(error)) from error
 
@@ -217,9 +218,9 @@ async def make_item(
         return TextItem(Document((), (text,)))
     if markup is None:
         return TextItem(await engine.segment(chosen.name, text))
-    language = engine.describe_model(chosen.name).source_language or chosen.source or "en"
+    language = engine.models.describe_one(chosen.name).source_language or chosen.source or "en"
     languages = chosen.source, chosen.target, primary_language(language)
-    config = FileConfig(*languages, tags=tags, protect=engine.patterns)
+    config = FileConfig(*languages, tags=tags, protect=engine.models.patterns)
     content = text.encode() if markup is XML else _BYTE_ORDER_MARK + text.encode()
     file = await asyncio.to_thread(FileTranslation, "the text", content, markup, config)
     return TextItem(file.documents[0], file)
@@ -297,7 +298,7 @@ def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: Text
     """
     if not any(len(item.document) for item in items):
         return _Submission(items, None)
-    if options.context and not engine.describe_model(model).reads_context:
+    if options.context and not engine.models.describe_one(model).reads_context:
         options = replace(options, context=NO_CONTEXT, context_targets=())
     document = _join([options.context, *(item.document for item in items)])
     aligned = [False] * len(options.context)

@@ -12,6 +12,10 @@ usage:
 examples:
     docmt bulk en-fr corpus/*.jsonl.zst -o translated
     docmt bulk status translated
+
+common:
+    output text_column id_column swap samples shard_tokens shard plan_only search.beam search.sampling terms
+    terms_mode memory device precision
 """
 
 from __future__ import annotations
@@ -27,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import ModelOptions, ProtectOptions, TermOptions, load_engine, read_languages
-from docmt.cli.options import Parser
 from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
@@ -87,18 +90,8 @@ class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
     )
 
 
-def parser() -> Parser[BulkOptions]:
-    """Return the parser of the command."""
-    common = (
-        "output text_column id_column swap samples shard_tokens shard plan_only search.beam "
-        "search.sampling terms terms_mode memory device precision"
-    )
-    return Parser("bulk", BulkOptions, __doc__, common=common)
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: BulkOptions) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
-    options = parser().parse(arguments)
     check_outputs(options.json)
     if options.model == _STATUS and not options.output:
         return _print_status(options.input, options.json)

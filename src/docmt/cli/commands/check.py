@@ -13,6 +13,9 @@ examples:
     docmt check output.jsonl --html report.html --json report.json
     docmt check report.docx bericht.docx
     docmt check report.txt bericht.txt --layout text --target-language de --fail-on number url
+
+common:
+    html json fail_on only show check.target_language check.certainty
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from typing import Literal
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
 from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import ProtectOptions
-from docmt.cli.options import Parser, changed
+from docmt.cli.options import changed
 from docmt.cli.output import write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
@@ -69,16 +72,8 @@ class CheckOptions(ProtectOptions):
     """thresholds of the checks"""
 
 
-def parser() -> Parser[CheckOptions]:
-    """Return the parser of the command."""
-    return Parser(
-        "check", CheckOptions, __doc__, common="html json fail_on only show check.target_language check.certainty"
-    )
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: CheckOptions) -> int:
     """Check a translation. Print the findings, and write them as JSON and HTML."""
-    options = parser().parse(arguments)
     _check(options)
     report = _report(options)
     title = f"{options.source} and {options.target}" if options.target else options.source

@@ -15,7 +15,6 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from importlib import resources
@@ -26,7 +25,6 @@ from rich.table import Table
 from rich.text import Text
 
 from docmt import decoding
-from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
 from docmt.core.files import make_directory
 from docmt.core.plain_text import write_bytes
@@ -45,14 +43,9 @@ class DemoOptions:
     """directory for the document and its translation"""
 
 
-def parser() -> Parser[DemoOptions]:
-    """Return the parser of the command."""
-    return Parser("demo", DemoOptions, __doc__)
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: DemoOptions) -> int:
     """Translate the document of the package and show both sides. Raises DocmtError if the package has no model."""
-    options, started, console = parser().parse(arguments), time.monotonic(), Console()
+    started, console = time.monotonic(), Console()
     if options.output.is_file():
         raise DocmtError(f"-o {options.output} is a file: name a directory")
     # imported here because torch loads slowly

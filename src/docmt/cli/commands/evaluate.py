@@ -16,6 +16,10 @@ examples:
     docmt evaluate --hypothesis output.de --reference test.de
     docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de
     docmt evaluate --systems baseline.de other.de third.de --reference test.de
+
+common:
+    hypothesis model systems source reference glossaries output json markdown html metrics.protocol metrics.names
+    metrics.unit search.beam device
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ from docmt.cli.model_arguments import (
     read_languages,
     short_names,
 )
-from docmt.cli.options import Parser, changed
+from docmt.cli.options import changed
 from docmt.cli.output import Report, print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory
@@ -162,17 +166,6 @@ class EvaluateOptions(ModelOptions, ProtectOptions, ReportOptions):
         return systems
 
 
-def parser() -> Parser[EvaluateOptions]:
-    """Return the parser of the command."""
-    return Parser(
-        "evaluate",
-        EvaluateOptions,
-        __doc__,
-        common="hypothesis model systems source reference glossaries output json markdown html metrics.protocol "
-        "metrics.names metrics.unit search.beam device",
-    )
-
-
 @dataclass
 class EvaluateRun:
     """One call of the command: options, systems, and a test set of D documents."""
@@ -243,9 +236,8 @@ class EvaluateRun:
         return source, self.options.metrics.language or target
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: EvaluateOptions) -> int:
     """Print scores with their signatures, and intervals and p-values of several systems."""
-    options = parser().parse(arguments)
     if options.pearmut_answers:
         return report_answers(options)
     systems = options.named_systems()

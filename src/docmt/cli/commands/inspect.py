@@ -12,6 +12,9 @@ examples:
     docmt inspect MODEL
     docmt inspect MODEL test.en test.de --json looks.json
     docmt inspect --curves runs/group runs/concat --figure curves.png
+
+common:
+    figure json curves search.beam device
 """
 
 from __future__ import annotations
@@ -28,7 +31,6 @@ from typing import TYPE_CHECKING, Any
 from docmt.analysis.figures import METRICS_FILE, draw_curves, figure_format, read_curves, summarize_run
 from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
 from docmt.cli.model_arguments import SEARCH_DETAILS, ModelOptions, load_translator, short_names
-from docmt.cli.options import Parser
 from docmt.cli.output import Report, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
@@ -83,14 +85,8 @@ class InspectOptions(ModelOptions):
         return list(dict.fromkeys(filter(None, [*beside, self.json])))
 
 
-def parser() -> Parser[InspectOptions]:
-    """Return the parser of the command."""
-    return Parser("inspect", InspectOptions, __doc__, common="figure json curves search.beam device")
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: InspectOptions) -> int:
     """Describe a model, measure its attention, or compare learning curves."""
-    options = parser().parse(arguments)
     _check(options)
     if options.curves:
         return _compare_runs(options)

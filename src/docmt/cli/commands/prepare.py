@@ -11,6 +11,9 @@ usage:
 examples:
     docmt prepare --store stores/mine --train train.en train.de --dev dev.en dev.de --source-language en
         --target-language de
+
+common:
+    store train dev test source_language target_language tokenizer source_tokenizer vocabulary_size overwrite
 """
 
 from __future__ import annotations
@@ -32,14 +35,7 @@ _log = logging.getLogger(__name__)
 
 def parser() -> Parser[PrepareConfig]:
     """Return the parser of the command."""
-    return Parser(
-        "prepare",
-        PrepareConfig,
-        __doc__,
-        common="store train dev test source_language target_language tokenizer source_tokenizer vocabulary_size "
-        "overwrite",
-        title="the store",
-    )
+    return Parser("prepare", PrepareConfig, __doc__, title="the store")
 
 
 def run(arguments: Sequence[str]) -> int:

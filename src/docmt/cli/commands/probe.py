@@ -14,6 +14,9 @@ examples:
     docmt probe MODEL OTHER --suite phenomena --json answers.json
     docmt probe MODEL --suite phenomena --context-ablation
     docmt probe MODEL --source test.en --reference test.de
+
+common:
+    suite source reference context_ablation translate json markdown search.beam device
 """
 
 from __future__ import annotations
@@ -34,7 +37,6 @@ from docmt.cli.model_arguments import (
     load_translator,
     short_names,
 )
-from docmt.cli.options import Parser
 from docmt.cli.output import Report, print_table, write_results
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.progress import progress_prefix
@@ -106,16 +108,6 @@ class ProbeOptions(ModelOptions):
     )
 
 
-def parser() -> Parser[ProbeOptions]:
-    """Return the parser of the command."""
-    return Parser(
-        "probe",
-        ProbeOptions,
-        __doc__,
-        common="suite source reference context_ablation translate json markdown search.beam device",
-    )
-
-
 @dataclass
 class Probe:
     """Results of one model."""
@@ -149,9 +141,8 @@ class ProbeRun:
         return progress_prefix(f"{self.prefix(model)}{suite}" if len(self.names) > 1 or len(self.suites) > 1 else "")
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: ProbeOptions) -> int:
     """Print the accuracy of models on test sets, and their context usage."""
-    options = parser().parse(arguments)
     command = _read(options)
     probes, failures = dict[str, Probe](), list[str]()
     missing: list[str] = []

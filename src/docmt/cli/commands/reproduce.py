@@ -11,6 +11,9 @@ usage:
 examples:
     docmt reproduce --list
     docmt reproduce zhang2018-table1 --store stores/mine --output experiments
+
+common:
+    list store output scale seeds dry_run
 """
 
 from __future__ import annotations
@@ -69,7 +72,7 @@ class ReproduceOptions:
 
 def parser() -> Parser[ReproduceOptions]:
     """Return the parser of the command."""
-    parser = Parser("reproduce", ReproduceOptions, __doc__, common="list store output scale seeds dry_run")
+    parser = Parser("reproduce", ReproduceOptions, __doc__)
     parser.add_settings(TrainConfig, "", "settings of all runs, which override their recipes", _SET_BY_PLAN)
     return parser
 

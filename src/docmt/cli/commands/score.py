@@ -11,6 +11,9 @@ usage:
 examples:
     docmt score MODEL test.en test.de
     docmt score MODEL test.jsonl --format jsonl -o scores.jsonl
+
+common:
+    output format alignments batch_tokens device precision
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.corpus_io import check_outputs, document_name, read_corpus
 from docmt.cli.model_arguments import ModelOptions, load_translator
-from docmt.cli.options import Parser
 from docmt.cli.output import Report, check_alignments, error_records, sentence_records
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.plain_text import STANDARD, write_text
@@ -59,14 +61,8 @@ class ScoreOptions(ModelOptions):
     """align the words of each sentence: character positions in source and target (needs --format jsonl)"""
 
 
-def parser() -> Parser[ScoreOptions]:
-    """Return the parser of the command."""
-    return Parser("score", ScoreOptions, __doc__, common="output format alignments batch_tokens device precision")
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: ScoreOptions) -> int:
     """Print the log-probability of every supplied target sentence."""
-    options = parser().parse(arguments)
     check_outputs(options.output, inputs=[options.source, options.target])
     check_alignments(options.alignments, [options.format])
     corpus = read_corpus(options.source, options.target, "TARGET", keep_empty=True)

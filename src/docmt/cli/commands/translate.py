@@ -13,6 +13,10 @@ examples:
     docmt translate MODEL *.html -o translated/ --beam 4
     docmt translate MODEL book.txt -o buch.txt --resume
     cat report.txt | docmt translate MODEL --format jsonl > report.jsonl
+
+common:
+    output format fields protect terms terms_mode terms_report consistent memory reuse bilingual report resume
+    search.beam input.layout device
 """
 
 from __future__ import annotations
@@ -33,7 +37,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from docmt.checking.languages import detect_language
 from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import SearchOptions, TermOptions, load_engine, log_use, read_languages
-from docmt.cli.options import Parser
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
@@ -124,20 +127,8 @@ class TranslateOptions(SearchOptions, TermOptions):
     option_rules = (Needs("terms_mode", "terms"),)
 
 
-def parser() -> Parser[TranslateOptions]:
-    """Return the parser of the command."""
-    return Parser(
-        "translate",
-        TranslateOptions,
-        __doc__,
-        common="output format fields protect terms terms_mode terms_report consistent memory reuse bilingual "
-        "report resume search.beam input.layout device",
-    )
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: TranslateOptions) -> int:
     """Translate files. Return 2 if any of them failed."""
-    options = parser().parse(arguments)
     outputs = _outputs(options)
     if options.terms_report and not (options.terms or options.consistent):
         raise DocmtError("--terms-report lists the terms of --terms or --consistent: add one, or leave it out")
