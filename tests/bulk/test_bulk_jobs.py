@@ -11,7 +11,7 @@ from tiny_model import save_tiny_model
 import docmt
 from docmt.bulk import worker
 from docmt.bulk.job_directory import JobDirectory, read_status
-from docmt.bulk.shards import JsonlRows
+from docmt.bulk.shards import ShardRows
 from docmt.cli.app import load_command
 from docmt.cli.options import EveryCommand
 from docmt.core.settings import format_flag
@@ -255,16 +255,16 @@ def test_time_left_is_that_of_the_living_workers(model, corpus, tmp_path, monkey
 
 def test_a_planner_that_seemed_dead_leaves_the_plan_to_the_other(model, corpus, tmp_path, monkeypatch):
     job = JobDirectory.create(tmp_path / "job")
-    split = JsonlRows.split
+    split = ShardRows.split
 
     def stall(self, count, limit):
         yield from split(self, count, limit)
-        monkeypatch.setattr(JsonlRows, "split", split)
+        monkeypatch.setattr(ShardRows, "split", split)
         ((name, owner),) = job.list_claimed().items()
         (job.claimed / f"{name}.{owner}").rename(job.waiting / name)
         assert call("bulk", model, corpus, "-o", job.path, "--plan-only", *QUICK[:-2], "20", "-q").status == 0
 
-    monkeypatch.setattr(JsonlRows, "split", stall)
+    monkeypatch.setattr(ShardRows, "split", stall)
     fails("bulk", model, corpus, "-o", job.path, *QUICK, message=r"was planned with another --shard-tokens")
     assert job.read_plan().settings["--shard-tokens"] == 20
     bulk_options = [*QUICK[:-2], "20"]

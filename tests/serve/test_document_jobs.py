@@ -17,8 +17,7 @@ from docmt.serve.access_keys import AccessKeys
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions, JobConfig
 from docmt.serve.file_process import FileContents
 from docmt.serve.job_journal import JobJournal
-from docmt.serve.job_store import JobQueue, JobStore
-from docmt.serve.loaded_jobs import DocumentNotReady, NoSuchDocument
+from docmt.serve.job_store import DocumentNotReady, JobQueue, JobStore, NoSuchDocument
 
 pytestmark = pytest.mark.usefixtures("files_here")
 

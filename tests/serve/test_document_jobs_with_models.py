@@ -10,7 +10,7 @@ from test_engine import SEARCH, SYSTEMS, running, save, sentences
 import docmt
 from docmt.documents import Document
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
-from docmt.serve.job_terms import TermRequest
+from docmt.serve.job_translation import TermRequest
 from docmt.serve.model_pool import UnknownModel
 from docmt.terms import Glossary
 

@@ -12,7 +12,7 @@ import docmt
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
 from docmt.serve.engine import Engine
-from docmt.serve.job_terms import TermRequest
+from docmt.serve.job_translation import TermRequest
 from docmt.serve.model_pool import ModelPool
 from docmt.terms import Glossary
 

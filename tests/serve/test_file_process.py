@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.serve.file_process import FileProcess
+from docmt.serve.file_process import FileProcess, JobFacts
 from docmt.serve.file_worker import FileLimits
-from docmt.serve.job_store import JobFacts
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limits of processes")
 

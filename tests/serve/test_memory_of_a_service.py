@@ -8,7 +8,7 @@ from test_engine import SYSTEMS, running, save
 
 from docmt import DocmtError, Document
 from docmt.serve.document_jobs import DocumentJobs
-from docmt.serve.job_terms import TermRequest
+from docmt.serve.job_translation import TermRequest
 from docmt.terms import Glossary
 
 pytestmark = pytest.mark.usefixtures("files_here")

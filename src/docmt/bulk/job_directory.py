@@ -227,8 +227,11 @@ class JobDirectory:
                 for name in _STATE_FOLDERS:
                     (temporary / name).mkdir(parents=True)
                 (temporary / "waiting" / PLAN).touch()
-                with suppress(FileExistsError):  # another worker was faster
-                    _rename_new(temporary, path / _STATE)
+                try:
+                    temporary.rename(path / _STATE)
+                except OSError as error:  # unless another worker was faster
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
         except OSError as error:
             raise write_error(path, error) from error
         finally:
@@ -291,15 +294,12 @@ class JobDirectory:
         claims = self.list_claimed()  # first: a worker gives a sign of life before it claims
         living = self._watch.look()
         # NFS may list a new name late, but finds it.
-        lives = {worker: living.get(worker) or self._is_unlisted(worker, living) for worker in set(claims.values())}
-        dead = [(name, worker) for name, worker in claims.items() if not lives[worker]]
+        unlisted = {worker for worker in {*claims.values()} - living.keys() if (self.workers / worker).exists()}
+        dead = [(name, worker) for name, worker in claims.items() if not (living.get(worker) or worker in unlisted)]
         returned = sum([self._return(self.claimed / f"{name}.{worker}", name) for name, worker in dead])
         for worker in (worker for worker, lives in living.items() if not lives):
             (self.workers / worker).unlink(missing_ok=True)
         return returned
-
-    def _is_unlisted(self, worker: str, listed: Collection[str]) -> bool:
-        return worker not in listed and (self.workers / worker).exists()
 
     def count_workers(self) -> int:
         """Return the number of workers with a recent sign of life."""
@@ -404,16 +404,6 @@ class JobDirectory:
 
 def _is_job(path: Path) -> bool:
     return (path / _STATE / _STATE_FOLDERS[-1]).is_dir()
-
-
-def _rename_new(source: Path, target: Path) -> None:
-    """Rename a directory. Raises FileExistsError if the target is there."""
-    try:
-        source.rename(target)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise FileExistsError from error
-        raise
 
 
 def _list(folder: Path) -> list[str]:

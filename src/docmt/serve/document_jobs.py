@@ -17,25 +17,26 @@ from typing import TYPE_CHECKING, Any
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8, write_text
 from docmt.documents import Document
-from docmt.serve.file_process import RESULTS, FileProcess
+from docmt.serve.file_process import RESULTS, FileProcess, JobFacts
 from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_journal import JobJournal, Links
 from docmt.serve.job_results import JobResults, count_edits, name_result
 from docmt.serve.job_store import (
     ACTIVE,
+    DocumentChanged,
+    DocumentNotReady,
     DocumentOptions,
     JobEvent,
-    JobFacts,
     JobQueue,
     JobRecord,
     JobState,
     JobStore,
+    LoadedJob,
+    LoadedJobs,
     is_disk_full,
     move_file,
 )
-from docmt.serve.job_terms import TermRequest, list_lacking
-from docmt.serve.job_translation import check_pairs, choose_lane, translate_job
-from docmt.serve.loaded_jobs import DocumentChanged, DocumentNotReady, LoadedJob, LoadedJobs
+from docmt.serve.job_translation import TermRequest, check_pairs, choose_lane, list_lacking, translate_job
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
 
 if TYPE_CHECKING:

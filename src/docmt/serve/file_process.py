@@ -15,7 +15,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,7 +24,6 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import write_error
 from docmt.documents import Document
 from docmt.serve.file_worker import FileLimits, FileTask
-from docmt.serve.job_store import WORK_PREFIX, JobFacts
 
 _NAMES = ("html", "xlf", "tmx", "txt")
 RESULTS: Mapping[str, str] = {
@@ -34,11 +33,39 @@ RESULTS: Mapping[str, str] = {
     "terms": ".terms.tsv",
 }
 """Formats of results, with the suffixes of their names; empty: that of the file."""
+WORK_PREFIX = "work."
+"""Beginning of the names of folders, in that of a job, in which a file is being written."""
 _MAX_ANSWER, _LEAST_ROOM = 2**16, 2**16
 _GRACE = 2
 """Seconds for the start of the process."""
 _TIME_SIGNALS = {int(getattr(signal, name, 0)) for name in ("SIGALRM", "SIGXCPU")}
 """They end a process at its limits."""
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """The properties of a job that never change."""
+
+    name: str
+    """file name as the user knows it"""
+    format: str
+    """text, jsonl, or a name in `docmt.documents.input_formats`"""
+    model: str
+    source_language: str
+    target_language: str
+    """codes of the model; empty where it has none"""
+    sentences: int
+    fields: tuple[str, ...] = ()
+    """see `docmt.formats.units.ReadConfig`"""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """number of parts that are not translated, by reason"""
+    glossary_ids: tuple[str, ...] = ()
+    """glossaries that the client named; the folder of the job has their entries of then"""
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Codes of source and target."""
+        return self.source_language, self.target_language
 
 
 @dataclass(frozen=True)

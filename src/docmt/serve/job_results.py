@@ -14,9 +14,8 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import write_text
 from docmt.core.plain_text import plain_name
 from docmt.formats.language_codes import format_language_tag
-from docmt.serve.file_process import RESULTS, FileProcess
+from docmt.serve.file_process import RESULTS, WORK_PREFIX, FileProcess, JobFacts
 from docmt.serve.job_journal import JobJournal
-from docmt.serve.job_store import WORK_PREFIX, JobFacts
 from docmt.serve.job_translation import check_pairs, list_links
 
 if TYPE_CHECKING:

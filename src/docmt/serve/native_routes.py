@@ -24,14 +24,12 @@ from docmt.core.files import write_error
 from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
-from docmt.serve.connections import max_connections
 from docmt.serve.file_process import RESULTS
 from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
-from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord
-from docmt.serve.job_terms import TermRequest
-from docmt.serve.loaded_jobs import NoSuchDocument
-from docmt.serve.service_state import ServiceState, get_state
+from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord, NoSuchDocument
+from docmt.serve.job_translation import TermRequest
+from docmt.serve.service_state import ServiceState, get_state, max_connections
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,9 @@ from docmt.serve.glossary_store import GlossaryStore
 from docmt.serve.http_requests import FORM_BYTES, RequestError, ServiceConfig, read_host
 from docmt.serve.job_store import ACTIVE
 
+MAX_CONNECTIONS = 512
+_FILES = 100
+"""That the process opens for its work, about."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 """Bounds of the histogram in seconds."""
@@ -192,6 +196,16 @@ class ServiceState:
 
     def _read_gauges(self) -> Gauges:
         return asdict(self.engine.statistics()) | {"jobs": self.jobs.count_states()}
+
+
+def max_connections() -> int:
+    """Return how many connections are open at most: what the process may open, without the files of its work."""
+    if sys.platform == "win32":
+        return MAX_CONNECTIONS
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(16, min(MAX_CONNECTIONS, files - _FILES))
 
 
 def find_secret(request: Request) -> str:
