@@ -29,9 +29,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import ModelOptions, ProtectOptions, TermOptions, load_engine, read_languages
-from docmt.cli.output import write_json
+from docmt.cli.output import check_outputs, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
 from docmt.core.settings import MANY, Needs, format_flag, option, quote

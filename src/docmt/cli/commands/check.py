@@ -25,10 +25,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
-from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import ProtectOptions
 from docmt.cli.options import changed
-from docmt.cli.output import write_json
+from docmt.cli.output import check_outputs, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
 from docmt.core.plain_text import STANDARD, write_text

@@ -26,22 +26,25 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
+from docmt import decoding
 from docmt.cli.model_arguments import (
     SEARCH_DETAILS,
     ModelOptions,
     check_models,
     check_unique,
+    document_name,
     load_translator,
+    read_corpus,
     short_names,
 )
-from docmt.cli.output import Report, print_table, write_results
+from docmt.cli.output import Report, call_or_report, check_outputs, map_or_report, print_table, write_results
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.progress import progress_prefix
 from docmt.core.settings import Excludes, Needs, option
 from docmt.decoding.search_config import SearchConfig
+from docmt.decoding.translation_results import Translation
 from docmt.documents import ParallelDocument
 from docmt.evaluation import (
     ContextComparison,
@@ -61,9 +64,6 @@ from docmt.evaluation import (
 from docmt.evaluation.context_usage import check_has_context, document_gains, score_with_and_without_context
 from docmt.evaluation.contrastive import SuiteRow, build_suite_rows, suite_markdown, suite_text
 from docmt.evaluation.suite_contexts import CONDITIONS, SCORED_CONDITIONS, shuffle_contexts
-
-if TYPE_CHECKING:
-    from docmt.decoding import Translation, Translator
 
 _log = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ def _probe(command: ProbeRun, model: str) -> Probe:
     return probe
 
 
-def _run_suites(command: ProbeRun, model: str, translator: Translator, probe: Probe) -> None:
+def _run_suites(command: ProbeRun, model: str, translator: decoding.Translator, probe: Probe) -> None:
     """Run a model on every test set."""
     report = Report()
     for name, suite in command.suites.items():
@@ -244,7 +244,9 @@ def _collect(
     report.add_warnings(location, result, item.sentence if has_target_only else 0)
 
 
-def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
+def _run_suites_in_contexts(
+    command: ProbeRun, model: str, translator: decoding.Translator, probe: Probe, report: Report
+) -> str:
     """Run a model on every test set with true, empty and shuffled context, and with noise. Return the text table.
 
     Failed test sets are reported and left out.
@@ -280,7 +282,9 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     return "\n\n".join(["\n".join([suite_text(rows, columns, columns[0]), *remarks]), *tables])
 
 
-def _measure_context_gain(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
+def _measure_context_gain(
+    command: ProbeRun, model: str, translator: decoding.Translator, probe: Probe, report: Report
+) -> str:
     """Measure the effect of context on the scores of the references. Return the text tables.
 
     Failed documents and failed measurements are reported and left out.

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from docmt import experiments
 from docmt.cli.options import EveryCommand, Parser, is_recipe
@@ -33,9 +33,6 @@ from docmt.decoding.search_config import FOR_TRANSLATE
 from docmt.evaluation import MetricConfig, read_suite
 from docmt.experiments import list_experiments, read_experiment
 from docmt.training import TrainConfig
-
-if TYPE_CHECKING:
-    from docmt.experiments import EvaluationConfig, ExperimentPlan
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +118,7 @@ def _read_overrides(option_parser: Parser[ReproduceOptions], arguments: Sequence
 
 def _make_plan(
     name: str | None, options: ReproduceOptions, overrides: Mapping[str, Any]
-) -> tuple[ExperimentPlan, EvaluationConfig]:
+) -> tuple[experiments.ExperimentPlan, experiments.EvaluationConfig]:
     if not name:
         raise DocmtError("NAME is missing; docmt reproduce --list shows the experiments")
     experiment = read_experiment(name)
@@ -151,7 +148,7 @@ def _parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def _reproduce(plan: ExperimentPlan, evaluation: EvaluationConfig) -> int:
+def _reproduce(plan: experiments.ExperimentPlan, evaluation: experiments.EvaluationConfig) -> int:
     try:
         failures = experiments.reproduce(
             plan, evaluation, _log.info, lambda failures: experiments.write_report(plan, evaluation, failures)

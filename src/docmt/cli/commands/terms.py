@@ -29,9 +29,8 @@ from typing import Any, Literal
 from docmt.checking import read_translation
 from docmt.checking.languages import detect_language
 from docmt.checking.renderings import Links, find_renderings, find_repeated_phrases, link_by_counts, most_common_text
-from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import read_languages
-from docmt.cli.output import write_json
+from docmt.cli.output import check_outputs, write_json
 from docmt.core.errors import USAGE_ERROR, DocmtError, printable
 from docmt.core.plain_text import STANDARD, plain_name, write_text
 from docmt.core.settings import MANY, option

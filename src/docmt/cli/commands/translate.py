@@ -35,9 +35,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.checking.languages import detect_language
-from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import SearchOptions, TermOptions, load_engine, log_use, read_languages
-from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
+from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, check_outputs, is_resumable
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
 from docmt.core.plain_text import STANDARD, decode_utf8, find_suffix, plain_name, read_bytes, write_text
@@ -45,6 +44,7 @@ from docmt.core.progress import plain_progress
 from docmt.core.settings import Excludes, Needs, check_fields, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
+from docmt.decoding.translation_results import PartialTranslation
 from docmt.documents import InputFile, read_input
 from docmt.documents.document import Layout
 from docmt.documents.input_formats import (
@@ -62,7 +62,6 @@ from docmt.documents.segmentation import knows_language
 from docmt.formats.language_codes import is_same_language
 
 if TYPE_CHECKING:
-    from docmt.decoding import PartialTranslation
     from docmt.decoding.document_translator import DocumentTranslator
 
 _log = logging.getLogger(__name__)

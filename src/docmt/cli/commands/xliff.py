@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import ProtectOptions, SearchOptions, load_engine, log_use
-from docmt.cli.output import Report
+from docmt.cli.output import Report, check_outputs
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_bytes, write_bytes
 from docmt.core.settings import option
