@@ -125,9 +125,10 @@ class FakeEngine:
         if self.refusals and isinstance(self.refusals[-1], Overloaded):
             raise self.refusals.pop()
 
-    def submit(self, model, document, *, resume_point=None, targets=(), **options):
+    def submit(self, work):
         if self.refusals:
             raise self.refusals.pop()
+        document, resume_point, targets, options = work.document, work.resume_point, work.targets, vars(work)
         self.requests.append((document, resume_point, tuple(targets), options))
         if resume_point is not None:
             first = resume_point.sentences

@@ -10,7 +10,7 @@ import docx
 import pytest
 from fake_engine import FakeEngine
 
-from docmt.cli.commands import serve
+from docmt.cli.app import load_command
 from docmt.core.errors import DocmtError
 from docmt.serve import document_jobs, job_journal
 from docmt.serve.access_keys import AccessKeys
@@ -518,7 +518,7 @@ def test_a_full_disk_spoils_no_journal(tmp_path, monkeypatch, caplog):
                 assert path.read_bytes() == before
                 assert jobs.status(id, "").status == "done"
                 other = (await create(jobs, tmp_path)).id
-                patch.setattr(JobStore, "check_room", raise_full)
+                patch.setattr(JobStore, "find_fault", lambda store: OSError(errno.ENOSPC, "No space left on device"))
                 while "No space left" not in caplog.text:
                     await asyncio.sleep(0.01)
                 await asyncio.sleep(0.05)
@@ -706,7 +706,7 @@ def test_jobs_are_listed_and_cancelled_from_elsewhere(tmp_path, capsys):
     data = tmp_path / "data"
 
     def list_rows():
-        assert serve.run(["--list-jobs", "--data", str(data)]) == 0
+        assert load_command("serve")[1](["--list-jobs", "--data", str(data)]) == 0
         return [line.split("\t") for line in capsys.readouterr().out.splitlines()]
 
     async def scenario():
@@ -722,21 +722,21 @@ def test_jobs_are_listed_and_cancelled_from_elsewhere(tmp_path, capsys):
                 [third, "text.txt", "queued", "0/7", "anna"],
             ]
             for id in ids:
-                assert serve.run(["--cancel-job", id, "--data", str(data)]) == 0
+                assert load_command("serve")[1](["--cancel-job", id, "--data", str(data)]) == 0
             engine.hold = 4
             for id in ids:
                 events = await asyncio.wait_for(follow(jobs, id, owner="anna"), 10)
                 assert events[-1].data["status"] == "cancelled"
             with pytest.raises(DocmtError, match=r"no document .* waits or is translated"):
-                serve.run(["--cancel-job", ids[0], "--data", str(data)])
-        assert serve.run(["--cancel-job", third, "--data", str(data)]) == 0
+                load_command("serve")[1](["--cancel-job", ids[0], "--data", str(data)])
+        assert load_command("serve")[1](["--cancel-job", third, "--data", str(data)]) == 0
         assert [row[2] for row in list_rows()] == ["cancelled"] * 3
         async with running(engine, data) as jobs:
             assert (await follow(jobs, third, owner="anna"))[-1].data["status"] == "cancelled"
 
     asyncio.run(scenario())
     with pytest.raises(DocmtError, match="has no documents"):
-        serve.run(["--list-jobs", "--data", str(tmp_path)])
+        load_command("serve")[1](["--list-jobs", "--data", str(tmp_path)])
 
 
 def test_documents_of_a_key_that_is_revoked_are_cancelled(tmp_path):
@@ -747,7 +747,7 @@ def test_documents_of_a_key_that_is_revoked_are_cancelled(tmp_path):
         engine = FakeEngine(step=1, hold=2)
         async with running(engine, data) as jobs:
             ids = [(await create(jobs, tmp_path, owner=owner)).id for owner in (one, other)]
-            assert serve.run(["--revoke-key", one, "--data", str(data)]) == 0
+            assert load_command("serve")[1](["--revoke-key", one, "--data", str(data)]) == 0
             events = await asyncio.wait_for(follow(jobs, ids[0], owner=one), 10)
             assert events[-1].data["status"] == "cancelled"
             engine.hold = 100
@@ -755,7 +755,7 @@ def test_documents_of_a_key_that_is_revoked_are_cancelled(tmp_path):
 
     asyncio.run(scenario())
     _, key = AccessKeys(tmp_path).create("without documents")
-    assert serve.run(["--revoke-key", key.id, "--data", str(tmp_path)]) == 0
+    assert load_command("serve")[1](["--revoke-key", key.id, "--data", str(tmp_path)]) == 0
 
 
 def test_owners_take_turns_with_their_documents(tmp_path):

@@ -24,7 +24,7 @@ from docmt.serve import engine as engine_module
 from docmt.serve import model_pool
 from docmt.serve.engine import Engine, Overloaded
 from docmt.serve.model_pool import ModelNotLoaded, ModelPool, UnknownModel, estimate_bytes
-from docmt.serve.work_queue import WorkQueue
+from docmt.serve.work_queue import Work, WorkQueue
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher
 from docmt.text import BpeTokenizer
@@ -64,6 +64,10 @@ def make_engine(models, max_waiting_seconds=30.0, **settings):
     return Engine(ModelPool(models, **settings), max_waiting_seconds)
 
 
+def add_work(engine, *arguments, **options):
+    return engine.submit(Work(*arguments, **options))
+
+
 @contextmanager
 def running(*models, **options):
     """A started engine of these models."""
@@ -100,7 +104,7 @@ def test_terms_of_the_server(models, tmp_path):
 
     async def scenario(engine):
         engine.start()
-        (part,) = await engine.submit("en-fr-sentence", text).result()
+        (part,) = await add_work(engine, "en-fr-sentence", text).result()
         engine.stop()
         return part.translation
 
@@ -131,7 +135,7 @@ def test_each_text_has_its_terms(models, tmp_path):
         entries = ["committee\tconseil", "measures\tdécisions", "Paris\tLutèce", ""]
         matchers = [await engine.make_matcher("en-fr-sentence", each) for each in entries]
         assert await engine.make_matcher("en-fr-sentence", entries[0]) is matchers[0] and matchers[3] is None
-        works = [engine.submit("en-fr-sentence", text, terms=each) for each in [*matchers, matchers[0]]]
+        works = [add_work(engine, "en-fr-sentence", text, terms=each) for each in [*matchers, matchers[0]]]
         made = [(await work.result())[0].translation for work in works]
         engine.stop()
         assert sorted(len(each) for each in taken) == [1, 1, 1, 2]
@@ -178,7 +182,7 @@ def test_protected_text_stays(models):
     text = "Anna bought lamps here."
 
     async def translate(engine):
-        return await engine.submit("sentence", Document.from_sentences([text]), lane="jobs").result()
+        return await add_work(engine, "sentence", Document.from_sentences([text]), lane="jobs").result()
 
     for protect, stays in (([r"bought \w+"], True), (None, False)):
         with running(models["sentence"], protect=protect) as engine:
@@ -201,7 +205,7 @@ def test_all_together_equal_the_translator(models, name, monkeypatch):
 
     async def translate(engine):
         works = [
-            engine.submit(name, document, lane=("interactive", "jobs")[number % 2], align=number % 3 == 0)
+            add_work(engine, name, document, lane=("interactive", "jobs")[number % 2], align=number % 3 == 0)
             for number, document in enumerate(documents())
         ]
         return await asyncio.gather(*(work.result() for work in works))
@@ -228,15 +232,15 @@ def test_supplied_translations_and_resumed_works(models):
     document = Document.from_sentences(sentences(20))
 
     async def translate(engine):
-        whole = await engine.submit("group", document).result()
+        whole = await add_work(engine, "group", document).result()
         first = targets(whole)[:7]
-        rest = await engine.submit("group", document, targets=first).result()
-        other = await engine.submit("group", document, targets=[*first[:6], "an edit"]).result()
+        rest = await add_work(engine, "group", document, targets=first).result()
+        other = await add_work(engine, "group", document, targets=[*first[:6], "an edit"]).result()
         point = whole[0].resume_point
-        resumed = await engine.submit("group", document, resume_point=point).result()
+        resumed = await add_work(engine, "group", document, resume_point=point).result()
         with pytest.raises(DocmtError, match="20 sentences cannot have 21 translations"):
-            await engine.submit("group", document, targets=["a"] * 21).result()
-        return whole, rest, other, resumed, await engine.submit("group", document, targets=["a"] * 20).result()
+            await add_work(engine, "group", document, targets=["a"] * 21).result()
+        return whole, rest, other, resumed, await add_work(engine, "group", document, targets=["a"] * 20).result()
 
     with running(models["group"]) as engine:
         engine.models._settings["search"] = replace(SEARCH, beam=1)
@@ -255,10 +259,10 @@ def test_one_very_long_sentence_does_not_hold_up_others(models, name):
     short = Document.from_sentences(["Anna is here."])
 
     async def translate(engine):
-        first = asyncio.ensure_future(engine.submit(name, long).result())
+        first = asyncio.ensure_future(add_work(engine, name, long).result())
         while not engine.statistics().batches:
             await asyncio.sleep(0.01)
-        parts = await engine.submit(name, short).result()
+        parts = await add_work(engine, name, short).result()
         assert not first.done()
         with engine._condition:
             engine._queue.close_all()  # as for another model
@@ -275,7 +279,7 @@ def test_n_best_and_links_of_given_pairs(models):
     document = Document.from_sentences(["Anna is here.", "It is cheap."])
 
     async def translate(engine):
-        (part,) = await engine.submit("sentence", document, n_best=3).result()
+        (part,) = await add_work(engine, "sentence", document, n_best=3).result()
         pairs = [(sentence.source, sentence.target) for sentence in part.translation]
         return part.translation, await engine.align("sentence", pairs)
 
@@ -294,7 +298,7 @@ def test_addresses_come_out_as_they_are(models):
     document = Document.from_sentences([f"Anna is at {address} here."])
 
     async def translate(engine):
-        return await engine.submit("sentence", document, n_best=2, align=True).result()
+        return await add_work(engine, "sentence", document, n_best=2, align=True).result()
 
     with running(models["sentence"]) as engine:
         (part,) = asyncio.run(translate(engine))
@@ -310,11 +314,11 @@ def test_cancelled_work_is_dropped_and_others_go_on(models, monkeypatch):
         monkeypatch.setattr(engine_module, name, 20)
 
     async def translate(engine):
-        long = engine.submit("sentence", Document.from_sentences(sentences(200)), lane="jobs")
+        long = add_work(engine, "sentence", Document.from_sentences(sentences(200)), lane="jobs")
         parts = long.parts()
         await anext(parts)
         await parts.aclose()
-        other = await engine.submit("sentence", Document.from_sentences(["It is."]), lane="jobs").result()
+        other = await add_work(engine, "sentence", Document.from_sentences(["It is."]), lane="jobs").result()
         return long, other, engine.statistics()
 
     with running(models["sentence"]) as engine:
@@ -331,7 +335,7 @@ def test_a_long_document_is_cut_into_instances_once(models, monkeypatch):
     monkeypatch.setattr(docmt.Translator, "open", lambda *values: opened.append(values) or original(*values))
 
     async def translate(engine):
-        return await engine.submit("group", Document.from_sentences(sentences(24))).result(), engine.statistics()
+        return await add_work(engine, "group", Document.from_sentences(sentences(24))).result(), engine.statistics()
 
     with running(models["group"]) as engine:
         parts, statistics = asyncio.run(translate(engine))
@@ -391,11 +395,11 @@ def test_too_much_that_waits_is_refused(models):
     async def submit():
         long = Document.from_sentences(sentences(40))
         engine.check_room("sentence")  # nothing waits: a request of any size is taken
-        first = engine.submit("sentence", long)
+        first = add_work(engine, "sentence", long)
         with pytest.raises(Overloaded, match="too many texts are waiting") as refusal:
             engine.check_room("sentence")
         assert refusal.value.retry_after >= 1
-        job = engine.submit("sentence", long, lane="jobs")
+        job = add_work(engine, "sentence", long, lane="jobs")
         engine.start()
         return [len(targets(await work.result())) for work in (first, job)]
 
@@ -412,7 +416,7 @@ def test_the_count_of_what_waits_is_exact(models):
         waiting = []
         for step in range(300):
             document = Document.from_sentences(sentences(numbers.randint(1, 9), step))
-            waiting.append(engine.submit("sentence", document, lane=numbers.choice(["interactive", "jobs"])))
+            waiting.append(add_work(engine, "sentence", document, lane=numbers.choice(["interactive", "jobs"])))
             queue.add(waiting[-1])
             if step % 3 == 2:
                 numbers.choice(waiting).cancel()
@@ -449,7 +453,7 @@ def test_a_stopped_engine_fails_what_waits(models):
     engine = make_engine([str(models["sentence"])], search=SEARCH)
 
     async def submit():
-        work = engine.submit("sentence", Document.from_sentences(["It is."]))
+        work = add_work(engine, "sentence", Document.from_sentences(["It is."]))
         aligned = asyncio.ensure_future(engine.align("sentence", [("a", "b")]))
         await asyncio.sleep(0)
         engine.stop()
@@ -476,7 +480,7 @@ def test_one_fault_does_not_reach_others(models, monkeypatch, caplog):
 
     async def translate(engine):
         texts = ["bad", "It is.", "worse", "Anna is."]
-        works = [engine.submit("sentence", Document.from_sentences([text])) for text in texts]
+        works = [add_work(engine, "sentence", Document.from_sentences([text])) for text in texts]
         return await asyncio.gather(*(work.result() for work in works), return_exceptions=True)
 
     with running(models["sentence"]) as engine, caplog.at_level(logging.ERROR):
@@ -494,16 +498,16 @@ def test_a_model_that_cannot_be_loaded_is_tried_once_a_turn(models, monkeypatch,
         raise reasons.pop(0)
 
     async def translate(engine):
-        works = [engine.submit("sentence", Document.from_sentences(["It is."])) for _ in range(20)]
+        works = [add_work(engine, "sentence", Document.from_sentences(["It is."])) for _ in range(20)]
         engine.start()
         errors = await asyncio.gather(*(work.result() for work in works), return_exceptions=True)
-        for ask in (engine.submit("sentence", SHORT).result(), engine.align("sentence", [("a", "b")])):
+        for ask in (add_work(engine, "sentence", SHORT).result(), engine.align("sentence", [("a", "b")])):
             with pytest.raises(ModelNotLoaded) as error:
                 await ask
             errors.append(error.value)
         assert (engine.models.unloadable, engine.statistics().failed_loads) == ({"sentence"}, 3)
         monkeypatch.undo()
-        await engine.submit("sentence", SHORT).result()
+        await add_work(engine, "sentence", SHORT).result()
         assert engine.models.unloadable == set()
         return errors
 
@@ -528,9 +532,9 @@ def test_a_model_that_was_damaged_since_the_start(tmp_path):
     async def translate(engine):
         weights.write_bytes(whole[:1000])
         with pytest.raises(ModelNotLoaded):
-            await engine.submit("model", SHORT).result()
+            await add_work(engine, "model", SHORT).result()
         weights.write_bytes(whole)
-        return await engine.submit("model", SHORT).result()
+        return await add_work(engine, "model", SHORT).result()
 
     with running(path) as engine:
         assert len(targets(asyncio.run(translate(engine)))) == 1
@@ -545,7 +549,7 @@ def test_how_long_texts_wait(models, monkeypatch):
     async def check():
         nonlocal now
         engine = make_engine([str(models["sentence"])], search=SEARCH)
-        works = [engine.submit("sentence", SHORT) for _ in range(2)]
+        works = [add_work(engine, "sentence", SHORT) for _ in range(2)]
         assert engine.statistics().longest_waiting_seconds == {"interactive": 0.0, "jobs": 0.0}
         for work in works:
             now += 1.0
@@ -569,7 +573,7 @@ def test_scores_that_are_no_numbers_are_errors(models, tmp_path):
 
     async def translate(engine):
         engine.models._loaded["broken"] = translator
-        return await engine.submit("broken", Document.from_sentences(["It is."])).result()
+        return await add_work(engine, "broken", Document.from_sentences(["It is."])).result()
 
     with running(path) as engine:
         (part,) = asyncio.run(translate(engine))
@@ -626,7 +630,7 @@ def test_owners_take_turns(models):
 
     async def take_all():
         for owner in "aaaaabbc":
-            queue.add(engine.submit("sentence", SHORT, owner=owner))
+            queue.add(add_work(engine, "sentence", SHORT, owner=owner))
         order = []
         while works := queue.take("interactive", lambda model, lane: 1):
             order += [work.owner for work in works]
@@ -643,12 +647,12 @@ def test_a_slow_book_is_no_reason_to_refuse_a_list(models):
     texts = [Document.from_sentences(["Anna bought an old house near the old house. " * 4]) for _ in range(20)]
 
     async def check(engine):
-        await engine.submit("sentence", Document.from_sentences(sentences(60)), lane="jobs").result()
+        await add_work(engine, "sentence", Document.from_sentences(sentences(60)), lane="jobs").result()
         assert engine._speeds["sentence", "jobs"].tokens_per_second > 0
         engine._speeds["sentence", "jobs"].full_speed = 10.0
         for _ in range(2):
             engine.check_room("sentence")
-            works = [engine.submit("sentence", text) for text in texts]
+            works = [add_work(engine, "sentence", text) for text in texts]
             engine.check_room("sentence")
             await asyncio.gather(*(work.result() for work in works))
         engine._speeds["sentence", "interactive"].full_speed = 10.0
@@ -663,14 +667,14 @@ def test_who_has_less_than_a_fair_share_is_let_in(models):
 
     async def check():
         for _ in range(40):
-            engine.submit("sentence", SHORT, owner="a")
+            add_work(engine, "sentence", SHORT, owner="a")
         engine.check_room("sentence", "b")
         with pytest.raises(Overloaded):
             engine.check_room("sentence", "a")
-        engine.submit("sentence", SHORT, owner="b")
+        add_work(engine, "sentence", SHORT, owner="b")
         engine.check_room("sentence", "b")
         for _ in range(40):
-            engine.submit("sentence", SHORT, owner="b")
+            add_work(engine, "sentence", SHORT, owner="b")
         with pytest.raises(Overloaded):
             engine.check_room("sentence", "b")
 
@@ -685,7 +689,7 @@ def test_a_turn_is_of_one_lane(models):
         engine._queue = queue
         for number in range(3):
             for lane in ("interactive", "jobs"):
-                engine.submit("sentence", Document.from_sentences(["It is."], id=f"{lane[0]}{number}"), lane=lane)
+                add_work(engine, "sentence", Document.from_sentences(["It is."], id=f"{lane[0]}{number}"), lane=lane)
 
     asyncio.run(fill())
     assert queue.list_waiting() == ["interactive", "jobs"]
@@ -735,11 +739,11 @@ def test_short_texts_and_alignments_interrupt_a_document(models, monkeypatch):
     steps, whole = Steps(monkeypatch, "book"), docmt.Translator(models["group"], search=SEARCH).translate(BOOK)
 
     async def translate(engine):
-        book = asyncio.ensure_future(engine.submit("group", BOOK, lane="jobs").result())
+        book = asyncio.ensure_future(add_work(engine, "group", BOOK, lane="jobs").result())
         await steps.wait()
-        parts = [await engine.submit("group", SHORT).result() for _ in range(3)]
+        parts = [await add_work(engine, "group", SHORT).result() for _ in range(3)]
         links = await engine.align("group", [("a lamp", "it is")])
-        other = await engine.submit("sentence", SHORT, n_best=2).result()
+        other = await add_work(engine, "sentence", SHORT, n_best=2).result()
         assert not book.done() and len(engine._turns) == 1
         assert steps.finished == 4
         steps.go_on.set()
@@ -756,9 +760,9 @@ def test_no_text_interrupts_whose_model_would_unload_that_of_the_turn(models, mo
     steps = Steps(monkeypatch, "book")
 
     async def translate(engine):
-        book = asyncio.ensure_future(engine.submit("group", BOOK, lane="jobs").result())
+        book = asyncio.ensure_future(add_work(engine, "group", BOOK, lane="jobs").result())
         await steps.wait()
-        other = asyncio.ensure_future(engine.submit("sentence", SHORT).result())
+        other = asyncio.ensure_future(add_work(engine, "sentence", SHORT).result())
         await asyncio.sleep(0.1)
         assert not other.done() and list(engine.models._loaded) == ["group"]
         steps.go_on.set()
@@ -778,9 +782,9 @@ def test_a_text_that_takes_too_long_waits_for_others(models, monkeypatch):
     steps = Steps(monkeypatch, "book")
 
     async def translate(engine):
-        long = asyncio.ensure_future(engine.submit("sentence", BOOK).result())
+        long = asyncio.ensure_future(add_work(engine, "sentence", BOOK).result())
         await steps.wait()
-        parts = await engine.submit("sentence", SHORT).result()
+        parts = await add_work(engine, "sentence", SHORT).result()
         assert not long.done()
         steps.go_on.set()
         return targets(parts), targets(await long)
@@ -796,9 +800,9 @@ def test_a_turn_that_nobody_wants_ends(models, monkeypatch, lane):
     steps = Steps(monkeypatch, "book")
 
     async def translate(engine):
-        work = engine.submit("sentence", BOOK, lane=lane)
+        work = add_work(engine, "sentence", BOOK, lane=lane)
         await steps.wait()
-        waiting = asyncio.ensure_future(engine.submit("sentence", SHORT, lane=lane).result())
+        waiting = asyncio.ensure_future(add_work(engine, "sentence", SHORT, lane=lane).result())
         work.cancel()
         return await waiting
 
@@ -814,7 +818,7 @@ def test_a_stop_ends_a_turn(models, monkeypatch, lane):
     steps = Steps(monkeypatch, "book")
 
     async def translate(engine):
-        work = asyncio.ensure_future(engine.submit("sentence", BOOK, lane=lane).result())
+        work = asyncio.ensure_future(add_work(engine, "sentence", BOOK, lane=lane).result())
         await steps.wait()
         started = time.monotonic()
         await asyncio.to_thread(engine.stop)
@@ -832,12 +836,12 @@ def test_documents_get_a_share_of_the_time_beside_many_short_texts(models, monke
 
     async def translate(engine):
         book = asyncio.ensure_future(
-            engine.submit("sentence", Document.from_sentences(sentences(60)), lane="jobs").result()
+            add_work(engine, "sentence", Document.from_sentences(sentences(60)), lane="jobs").result()
         )
 
         async def flood():
             while not book.done():
-                await engine.submit("sentence", SHORT).result()
+                await add_work(engine, "sentence", SHORT).result()
 
         await asyncio.gather(*(flood() for _ in range(4)))
         return await book
@@ -857,7 +861,7 @@ def test_only_the_engine_thread_translates(models, monkeypatch):
     )
 
     async def translate(engine):
-        work = engine.submit("sentence", Document.from_sentences(["It is."]), resume_point=ResumePoint(0))
+        work = add_work(engine, "sentence", Document.from_sentences(["It is."]), resume_point=ResumePoint(0))
         return await work.result()
 
     with running(models["sentence"]) as engine:
@@ -877,7 +881,7 @@ def test_others_of_a_failed_turn_go_on_when_nobody_wants_one_of_them(models, mon
     monkeypatch.setattr(docmt.Translator, "translate_next", fail_together)
 
     async def translate(engine):
-        unwanted, *works = (engine.submit("sentence", document) for document in (BOOK, SHORT, SHORT))
+        unwanted, *works = (add_work(engine, "sentence", document) for document in (BOOK, SHORT, SHORT))
         engine.start()
         await steps.wait()
         unwanted.cancel()
@@ -903,7 +907,7 @@ def test_what_waits_is_counted_under_the_lock(models, monkeypatch):
     async def translate():
         engine.start()
         await engine.align("sentence", [("a lamp", "it is")])
-        return await engine.submit("sentence", SHORT).result()
+        return await add_work(engine, "sentence", SHORT).result()
 
     try:
         assert len(targets(asyncio.run(translate()))) == 1

@@ -148,4 +148,4 @@ def test_the_process_imports_no_torch():
     modules = ["torch", "numpy", "sqlite3"]
     command = [sys.executable, "-c", f"{code}; print([m for m in {modules} if m in sys.modules])"]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert output.strip() == "['sqlite3']"  # of the parent's side
+    assert output.strip() == "[]"

@@ -33,15 +33,7 @@ from docmt.serve.access_keys import AccessKeys
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
 from docmt.serve.glossary_store import GlossaryStore
-from docmt.serve.http_requests import (
-    RequestError,
-    RequestGuard,
-    ServiceConfig,
-    answer_error,
-    answer_file,
-    convert_error,
-    error_response,
-)
+from docmt.serve.http_requests import RequestGuard, ServiceConfig, answer_error, answer_file
 from docmt.serve.service_state import ServiceState, get_state, max_connections
 
 _PAGE_TYPES = {
@@ -93,7 +85,7 @@ def create_app(
     app = Starlette(
         routes=[route for module in modules for route in module.ROUTES] + _PAGE_ROUTES,
         middleware=middleware,
-        exception_handlers={RequestError: answer_error, HTTPException: answer_error, DocmtError: _answer_docmt_error},
+        exception_handlers={HTTPException: answer_error, DocmtError: answer_error},
         lifespan=_run,
     )
     app.state.service, app.state.failure = state, None
@@ -107,7 +99,12 @@ async def _run(app: Starlette) -> AsyncIterator[None]:
     umask = os.umask(0o077)  # what the service writes is private, as is what its processes write
     state.engine.start()
     try:
-        await _start_jobs(app, state)
+        try:
+            await state.jobs.start()
+        except DocmtError as error:
+            app.state.failure = error  # for the command
+            raise
+        shutil.rmtree(state.uploads, ignore_errors=True)  # of a server that was killed
         try:
             yield
         finally:
@@ -115,22 +112,6 @@ async def _run(app: Starlette) -> AsyncIterator[None]:
     finally:
         await asyncio.to_thread(state.engine.stop)
         os.umask(umask)
-
-
-async def _start_jobs(app: Starlette, state: ServiceState) -> None:
-    """Start the jobs. A DocmtError is kept as `app.state.failure` for the command, and raised."""
-    try:
-        await state.jobs.start()
-        shutil.rmtree(state.uploads, ignore_errors=True)  # of a server that was killed
-    except DocmtError as error:
-        app.state.failure = error
-        raise
-
-
-async def _answer_docmt_error(request: Request, error: Exception) -> Response:
-    """Answer an error of the parts behind the routes."""
-    assert isinstance(error, DocmtError)
-    return error_response(request.scope, convert_error(error))
 
 
 async def _show_page(request: Request) -> Response:

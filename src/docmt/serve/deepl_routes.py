@@ -36,7 +36,6 @@ from docmt.serve.text_translation import (
     is_one_document,
     make_item,
     make_sentence_item,
-    render,
     translate_items,
 )
 
@@ -46,8 +45,7 @@ _REFUSED = ("style_id", "custom_instructions", "ignore_tags")
 _MOST_MEMORIES = 25
 """Of a page."""
 _KIND_WORDS = ("default", "prefer_more", "prefer_less")
-_VARIANTS = {"EN": ("British", "American"), "PT": ("Brazilian", "European")}
-_VARIANT_CODES = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}
+_VARIANTS = {"EN": {"EN-GB": "British", "EN-US": "American"}, "PT": {"PT-BR": "Brazilian", "PT-PT": "European"}}
 """Targets for which clients demand a region, which a model of the bare language does not distinguish."""
 _MARKUPS = {"html": FORMATS["html"], "xml": XML}
 _STATES = {"queued": "queued", "running": "translating", "done": "done", "failed": "error", "cancelled": "error"}
@@ -106,7 +104,7 @@ async def translate(request: Request) -> Response:
     translations = [
         {
             "detected_source_language": primary_language(model.source).upper(),
-            "text": render(item, row),
+            "text": item.render([each.sentence for each in row]),
             "billed_characters": len(text),
         }
         for text, model, item, row in zip(texts, chosen, items, rows, strict=True)
@@ -162,10 +160,9 @@ def _describe_language(code: str, is_target: bool) -> list[dict[str, Any]]:
     tag, name = code.upper(), language_name(code)
     if not is_target:
         return [{"language": primary_language(code).upper(), "name": name}]
-    named = zip(_VARIANT_CODES.get(tag, (tag,)), _VARIANTS.get(tag, ("",)), strict=True)
     return [
         {"language": variant, "name": f"{name} ({region})" if region else name, "supports_formality": False}
-        for variant, region in named
+        for variant, region in _VARIANTS.get(tag, {tag: ""}).items()
     ]
 
 

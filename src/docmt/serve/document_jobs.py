@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8, write_text
 from docmt.documents import Document
+from docmt.serve.engine import Engine
 from docmt.serve.file_process import RESULTS, FileProcess, JobFacts
 from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_journal import JobJournal, Links
@@ -37,10 +38,7 @@ from docmt.serve.job_store import (
     move_file,
 )
 from docmt.serve.job_translation import TermRequest, check_pairs, choose_lane, list_lacking, translate_job
-from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
-
-if TYPE_CHECKING:
-    from docmt.serve.engine import Engine
+from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane, Work
 
 _log = logging.getLogger(__name__)
 
@@ -348,8 +346,8 @@ class DocumentJobs:
         end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
         self._engine.check_room(job.facts.model, owner)
         terms = await self._engine.make_matcher(job.facts.model, job.entries, journal.join_terms())
-        work = self._engine.submit(job.facts.model, end, n_best=count, targets=targets, owner=owner, terms=terms)
-        parts = await work.result()
+        work = Work(job.facts.model, end, n_best=count, targets=targets, owner=owner, terms=terms)
+        parts = await self._engine.submit(work).result()
         results: dict[str, float] = {}
         for translation in (part.translation for part in parts):
             for each in (translation, *translation.alternatives) if translation else ():
@@ -362,7 +360,7 @@ class DocumentJobs:
         """Return the linked words of a sentence, in characters: [source start, end, target start, end]."""
         job = self._jobs.open(id, owner)
         job.find_source(number)
-        await self._results.align(job.facts, job.journal, [number])
+        await self._results.align(job, [number])
         return [link[:4] for link in job.journal.sentences[number].links or () if link[4]]
 
     async def result(self, id: str, owner: str, format: str = "original") -> tuple[Path, str]:
@@ -380,7 +378,7 @@ class DocumentJobs:
         job = self._jobs.load(record)
         async with job.rendering:
             self._jobs.find(id, owner)  # it may have been deleted meanwhile
-            path = await self._results.write(self._store.folder(id), job.facts, job.journal, format)
+            path = await self._results.write(self._store.folder(id), job, format)
         return path, name_result(record.facts, format)
 
     async def review(self, id: str, owner: str, file: Path, name: str) -> tuple[JobRecord, dict[str, Any]]:
@@ -393,7 +391,7 @@ class DocumentJobs:
         job = self._jobs.load(record)
         async with job.rendering:
             events, folder = len(job.journal.events), self._store.folder(id)
-            edits, problems = await self._results.find_changes(folder, job.facts, job.journal, file, name)
+            edits, problems = await self._results.find_changes(folder, job, file, name)
             self._find_ended(id, owner)
             if len(job.journal.events) != events:
                 raise DocumentNotReady("the document was changed meanwhile: upload the file again")
@@ -489,13 +487,9 @@ class DocumentJobs:
             while is_disk_full(self.find_fault()):
                 await asyncio.sleep(_WATCH_SECONDS)
 
-    def find_fault(self) -> DocmtError | None:
+    def find_fault(self) -> OSError | None:
         """Return why the data directory cannot be written, or None."""
-        try:
-            self._store.check_room()
-        except DocmtError as error:
-            return error
-        return None
+        return self._store.find_fault()
 
     async def _run_once(self, id: str) -> None:
         """Translate a job to its end, if it was not cancelled while it waited. Raises DocmtError for a full disk."""
@@ -516,8 +510,7 @@ class DocumentJobs:
                 self._note_progress(id, job)
             job.notify()
 
-        work = translate_job(self._engine, job.facts, job.journal, note_change, record.owner, job.entries)
-        job.task = task = asyncio.create_task(work)
+        job.task = task = asyncio.create_task(translate_job(self._engine, job, note_change, record.owner))
         job.notify()
         try:
             await asyncio.wait({task})

@@ -20,7 +20,7 @@ from docmt.decoding import PartialTranslation, SearchConfig, Translation, Transl
 from docmt.decoding.document_translator import DEFAULT_LANGUAGE, DocumentTranslator
 from docmt.decoding.search_config import calling_between_steps
 from docmt.decoding.term_search import Scores
-from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
+from docmt.decoding.translation_results import TranslatedSentence, non_finite_error
 from docmt.documents import Document
 from docmt.engines import EngineUnavailable
 from docmt.serve.model_pool import ModelNotLoaded, ModelPool
@@ -210,29 +210,9 @@ class Engine:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def submit(
-        self,
-        model: str,
-        document: Document,
-        *,
-        lane: Lane = "interactive",
-        n_best: int = 1,
-        align: bool | Callable[[int], bool] = False,
-        resume_point: ResumePoint | None = None,
-        targets: Sequence[str] = (),
-        owner: str = "",
-        terms: TermMatcher | None = None,
-    ) -> Work:
-        """Return the work of translating a document; call inside of the event loop.
-
-        align: whether to add word links, or for which sentences by number. resume_point: of the last part of an
-        interrupted work. targets: supplied translations of the first sentences; only the others are translated, and see
-        these. owner: id of a key; owners take turns. terms: of `make_matcher`; None: those of the server.
-
-        Raises DocmtError for a beam too wide.
-        """
-        self._search_for(n_best)
-        work = Work(model, document, lane, n_best, align, resume_point, targets, owner, terms)
+    def submit(self, work: Work) -> Work:
+        """Return the work, which waits for its translation from now on. Raises DocmtError for a beam too wide."""
+        self._search_for(work.n_best)
         with self._condition:
             self._queue.add(work)
             self._condition.notify()
@@ -409,16 +389,10 @@ class Engine:
             if not self.models.is_loaded(works[0].model):
                 with self._condition:
                     self._queue.close_all()  # else they would keep a model that is unloaded now
-            self.models.load(works[0].model)
-        except ModelNotLoaded as error:  # no work is the reason, so none is tried alone: loading may take minutes
-            for work in works:
-                work.deliver(error)
-            return
-        try:
             progressed = self._take_turn(works)
             unfinished = [work for work in works if work.finished < len(work.document) or work not in progressed]
-        except EngineUnavailable as error:  # nor is one here
-            for work in works:
+        except (ModelNotLoaded, EngineUnavailable) as error:
+            for work in works:  # none is the reason, so none is tried alone: loading may take minutes
                 work.deliver(error)
             return
         except _Interrupted:

@@ -15,7 +15,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -155,15 +155,15 @@ class FileProcess:
             with TemporaryDirectory(prefix=WORK_PREFIX, dir=output.parent, ignore_cleanup_errors=True) as folder:
                 lines, result = Path(folder, "records"), Path(folder, "result")
                 lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-                task = self._make_task(source, result, facts, str(lines), format)
-                await self._run(replace(task, reviewed=reviewed[0], reviewed_name=reviewed[1], revision=revision))
+                paths = {"records": str(lines.absolute()), "reviewed": reviewed[0], "reviewed_name": reviewed[1]}
+                await self._run(self._make_task(source, result, facts, **paths, result=format, revision=revision))
                 if not result.is_file():
                     raise _damaged(facts.name)
                 result.replace(output)
         except OSError as error:
             raise write_error(output, error) from error
 
-    def _make_task(self, source: Path, output: Path, facts: JobFacts, records: str = "", result: str = "") -> FileTask:
+    def _make_task(self, source: Path, output: Path, facts: JobFacts, **options: str) -> FileTask:
         return FileTask(
             source=str(source.absolute()),
             output=str(output.absolute()),
@@ -175,8 +175,7 @@ class FileProcess:
             target_language=facts.target_language,
             limits=self._limits,
             protect=self._protect,
-            records=records and str(Path(records).absolute()),
-            result=result,
+            **options,
         )
 
     async def _run(self, task: FileTask) -> None:

@@ -369,14 +369,11 @@ class JobJournal:
         """The change that is undone next, by its line of the journal; 0: there is none."""
         return self.changes[-1].line if self.changes else 0
 
-    def count_terms(self) -> dict[str, int]:
-        """Return how many terms were asked and met, and how many others there are by their state."""
-        return count_statuses(use.status for sentence in self.sentences for use in sentence.terms)
-
     def count_all(self) -> dict[str, Any]:
         """Return the counts of a `JobRecord`."""
         use = asdict(self.engine_use) if self.engine_use else {}
-        counts = {"finished": self.finished, "edited": self.edited, "terms": self.count_terms(), "engine": use}
+        terms = count_statuses(use.status for sentence in self.sentences for use in sentence.terms)
+        counts = {"finished": self.finished, "edited": self.edited, "terms": terms, "engine": use}
         return counts | {"last_change": self.last_change}
 
     def render_terms(self, name: str) -> str:

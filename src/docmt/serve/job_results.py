@@ -7,19 +7,19 @@ import hashlib
 import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import write_text
 from docmt.core.plain_text import plain_name
 from docmt.formats.language_codes import format_language_tag
+from docmt.serve.engine import Engine
 from docmt.serve.file_process import RESULTS, WORK_PREFIX, FileProcess, JobFacts
 from docmt.serve.job_journal import JobJournal
+from docmt.serve.job_store import LoadedJob
 from docmt.serve.job_translation import check_pairs, list_links
-
-if TYPE_CHECKING:
-    from docmt.serve.engine import Engine
 
 _MAX_DIGITS = 10
 _MAX_PROBLEMS = 1000
@@ -32,29 +32,31 @@ class JobResults:
     def __init__(self, engine: Engine, files: FileProcess) -> None:
         self._engine, self._files = engine, files
 
-    async def align(self, facts: JobFacts, journal: JobJournal, numbers: Sequence[int]) -> None:
+    async def align(self, job: LoadedJob, numbers: Sequence[int]) -> None:
         """Add links to these sentences, if they have none."""
         for number in numbers:
-            sentence = journal.sentences[number]
+            sentence = job.journal.sentences[number]
             if sentence.links is None and sentence.target and not sentence.error:
-                pair = journal.sources[number], sentence.target
-                sentence.links = list_links((await self._engine.align(facts.model, [pair]))[0])
+                pair = job.journal.sources[number], sentence.target
+                sentence.links = list_links((await self._engine.align(job.facts.model, [pair]))[0])
 
-    async def _align_codes(self, facts: JobFacts, journal: JobJournal) -> None:
+    async def _align_codes(self, job: LoadedJob) -> None:
         """Add links to the sentences that have codes, so that these stand where they stood in earlier results."""
+        journal = job.journal
         wanted = [number for number in journal.contents.aligned if journal.sentences[number].code_links is None]
         with suppress(DocmtError):  # codes are then placed by the order of words
-            await self.align(facts, journal, wanted)
+            await self.align(job, wanted)
 
-    async def write(self, folder: Path, facts: JobFacts, journal: JobJournal, format: str) -> Path:
+    async def write(self, folder: Path, job: LoadedJob, format: str) -> Path:
         """Return the path of a result in the folder of the job, and remove those from before the last change."""
+        facts, journal = job.facts, job.journal
         path = folder / f"result.{len(journal.events)}.{format}"
         if path.exists():
             return path
         if format == "terms":
             await asyncio.to_thread(write_text, path, journal.render_terms(facts.name))
             return path
-        await self._align_codes(facts, journal)
+        await self._align_codes(job)
         revision = f"{len(journal.events)}-{_hash_id(folder)}"
         await self._files.write(folder / "source", path, facts, journal.list_records(), format, revision=revision)
         for other in folder.glob("result.*"):
@@ -63,14 +65,14 @@ class JobResults:
         return path
 
     async def find_changes(
-        self, folder: Path, facts: JobFacts, journal: JobJournal, file: Path, name: str
+        self, folder: Path, job: LoadedJob, file: Path, name: str
     ) -> tuple[list[tuple[Any, ...]], list[str]]:
         """Return the edits of a reviewed XLIFF file, as the journal has them, and why other translations are left out.
 
         What was changed in the document since the file was written stays: if the file changes it, too, that is told.
         Raises DocmtError for a file that cannot be read, or of another document.
         """
-        path = folder / f"{WORK_PREFIX}changes"
+        path, facts, journal = folder / f"{WORK_PREFIX}changes", job.facts, job.journal
 
         async def compare(state: JobJournal, restored: Collection[int] = ()) -> tuple[list[list[Any]], list[str], str]:
             records, reviewed = state.list_records(restored), (str(file.absolute()), name)
@@ -81,14 +83,14 @@ class JobResults:
                 path.unlink(missing_ok=True)
             return changes, problems, revision
 
-        await self._align_codes(facts, journal)
+        await self._align_codes(job)
         changes, problems, revision = await compare(journal)
         events, _, document = revision.partition("-")
         if document == _hash_id(folder) and events.isdecimal() and len(events) < _MAX_DIGITS:
             base = await asyncio.to_thread(journal.read_earlier, int(events))
             late = {n for n, *_ in changes if base.sentences[n].visible != journal.sentences[n].visible}
             base.sentences = [(base if n in late else journal).sentences[n] for n in range(len(journal.sentences))]
-            await self._align_codes(facts, base)
+            await self._align_codes(replace(job, journal=base))
             for n, target, *_ in (await compare(base))[0] if late else ():
                 if n in late:
                     reason = f"“{journal.sources[n]}” was changed since this file was downloaded, so it stays"

@@ -135,6 +135,9 @@ class JobStore:
         """Open the table beside a server that may be running, for `list_jobs` and `ask_to_cancel`."""
         if not self._path.is_file():
             raise DocmtError(f"{self._data} has no documents: name the directory of the service with --data")
+        self._connect()
+
+    def _connect(self) -> None:
         try:
             self._connection = sqlite3.connect(self._path, isolation_level=None)
             self._locks.callback(self._connection.close)
@@ -156,19 +159,13 @@ class JobStore:
             raise write_error(self._spool, error) from error
         self._locks.enter_context(lock_directory(self._data, f"{self._data} is used", mode=0o600))
         try:
-            connection = sqlite3.connect(self._path, isolation_level=None)
-            self._locks.callback(connection.close)
-            prepare_database(connection, self._path, _SCHEMA)
-            connection.row_factory = sqlite3.Row
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("UPDATE jobs SET status = 'queued', crashes = crashes + 1 WHERE status = 'running'")
-        except (sqlite3.Error, DocmtError) as error:
-            self._locks.close()
-            if isinstance(error, DocmtError):
-                raise
-            raise self._error(error) from error
-        self._connection = connection
+            self._connect()
+            self._execute("PRAGMA journal_mode = WAL")
+            self._execute("PRAGMA synchronous = FULL")
+            self._execute("UPDATE jobs SET status = 'queued', crashes = crashes + 1 WHERE status = 'running'")
+        except DocmtError:
+            self.close()
+            raise
         self.remove_expired()
         self._remove_orphans()
 
@@ -272,19 +269,20 @@ class JobStore:
             self.delete(row["id"])
         return [row["id"] for row in rows]
 
-    def check_room(self) -> None:
-        """Raise DocmtError unless the directory can be written, and the disk has room."""
+    def find_fault(self) -> OSError | None:
+        """Return why the directory cannot be written, such as a full disk, or None."""
         probe = self._spool / "probe"
         try:
             probe.write_bytes(bytes(_PROBE_BYTES))
         except OSError as error:
-            raise write_error(self._data, error) from error
+            return error
         finally:
             with suppress(OSError):
                 probe.unlink(missing_ok=True)
+        return None
 
     def _remove_orphans(self) -> None:
-        known = {row["id"] for row in self._execute("SELECT id FROM jobs", ()).fetchall()}
+        known = {row["id"] for row in self._execute("SELECT id FROM jobs").fetchall()}
         for folder in self._spool.iterdir():
             for orphan in folder.glob(f"{WORK_PREFIX}*") if folder.name in known else [folder]:
                 shutil.rmtree(orphan, ignore_errors=True)

@@ -17,6 +17,7 @@ from docmt.formats.language_codes import primary_language
 from docmt.serve.engine import Engine, Overloaded
 from docmt.serve.file_process import JobFacts
 from docmt.serve.job_journal import JobJournal, Links, TranslationPlan
+from docmt.serve.job_store import LoadedJob
 from docmt.serve.work_queue import Lane, Work
 from docmt.terms import Glossary, Term
 from docmt.terms.matching import Occurrence, TermMatcher, TermMode
@@ -38,23 +39,17 @@ def choose_lane(facts: JobFacts) -> Lane:
     return "interactive" if facts.sentences <= _SHORT else "jobs"
 
 
-async def translate_job(
-    engine: Engine,
-    facts: JobFacts,
-    journal: JobJournal,
-    on_change: Callable[[], None],
-    owner: str = "",
-    entries: str = "",
-) -> None:
+async def translate_job(engine: Engine, job: LoadedJob, on_change: Callable[[], None], owner: str) -> None:
     """Translate all sentences that are to be translated, document by document.
 
-    owner: id of a key. on_change: called after each part. entries: of glossaries that the client named. Raises
-    DocmtError if the engine cannot translate at all, or for a full disk.
+    owner: id of a key. on_change: called after each part. Raises DocmtError if the engine cannot translate at all, or
+    for a full disk.
     """
+    journal = job.journal
     while not journal.is_whole:
-        terms = await engine.make_matcher(facts.model, entries, journal.join_terms())
+        terms = await engine.make_matcher(job.facts.model, job.entries, journal.join_terms())
         if terms is not None and journal.list_sought():
-            await search_terms(engine, facts, journal, terms)
+            await search_terms(engine, job, terms)
             on_change()
             continue
         before = len(journal.events), journal.edits
@@ -63,8 +58,8 @@ async def translate_job(
             while plans := journal.list_plans(_AHEAD):
                 # The next documents wait in the engine, so that short ones are translated together.
                 new = plans[len(works) :]
-                works += [(plan, submit_plan(engine, facts, journal, plan, owner, terms)) for plan in new]
-                if not await _write_parts(facts, journal, *works.popleft(), on_change):
+                works += [(plan, submit_plan(engine, job, plan, owner, terms)) for plan in new]
+                if not await _write_parts(job, *works.popleft(), on_change):
                     break
         finally:
             for _, work in works:
@@ -73,43 +68,29 @@ async def translate_job(
             raise DocmtError("the engine returned no translation")
 
 
-def submit_plan(
-    engine: Engine,
-    facts: JobFacts,
-    journal: JobJournal,
-    plan: TranslationPlan,
-    owner: str = "",
-    terms: TermMatcher | None = None,
-) -> Work:
+def submit_plan(engine: Engine, job: LoadedJob, plan: TranslationPlan, owner: str, terms: TermMatcher | None) -> Work:
     """Start the translation of a document, or of its rest. Where too many texts wait, it goes to the lane of jobs."""
-    lane = choose_lane(facts)
+    lane = choose_lane(job.facts)
     if lane == "interactive":
         try:
-            engine.check_room(facts.model, owner)
+            engine.check_room(job.facts.model, owner)
         except Overloaded:
             lane = "jobs"
-    return engine.submit(
-        facts.model,
-        plan.source,
-        align=lambda position: position + plan.shift in journal.contents.aligned,
-        resume_point=plan.resume_point,
-        targets=plan.targets,
-        lane=lane,
-        owner=owner,
-        terms=terms,
-    )
+    aligned, point = job.journal.contents.aligned, plan.resume_point
+    work = Work(job.facts.model, plan.source, lane, resume_point=point, targets=plan.targets, owner=owner, terms=terms)
+    work.align = lambda position: position + plan.shift in aligned
+    return engine.submit(work)
 
 
-async def _write_parts(
-    facts: JobFacts, journal: JobJournal, plan: TranslationPlan, work: Work, on_change: Callable[[], None]
-) -> bool:
+async def _write_parts(job: LoadedJob, plan: TranslationPlan, work: Work, on_change: Callable[[], None]) -> bool:
     """Write the parts of a document to the journal. Return whether the document is whole, and no edit came between."""
+    journal = job.journal
     edits = journal.edits
     try:
         async for part in work.parts():
             if journal.edits != edits:  # the part was translated after other sentences
                 return False
-            line, is_whole = describe_part(part, plan, journal, facts)
+            line, is_whole = describe_part(part, plan, job)
             journal.append(line)
             on_change()
             if not is_whole:
@@ -120,13 +101,12 @@ async def _write_parts(
     return journal.edits == edits and not journal.sentences[last].stale
 
 
-def describe_part(
-    part: PartialTranslation, plan: TranslationPlan, journal: JobJournal, facts: JobFacts
-) -> tuple[dict[str, Any], bool]:
+def describe_part(part: PartialTranslation, plan: TranslationPlan, job: LoadedJob) -> tuple[dict[str, Any], bool]:
     """Return the line of the journal for a part, and whether it has all sentences of the part.
 
     A part ends before a sentence that the user wrote.
     """
+    journal = job.journal
     start, first = journal.starts[plan.document], part.first + plan.shift
     last = first + len(part.source)
     end = next((number for number in range(max(first, start), last) if not journal.sentences[number].stale), last)
@@ -134,25 +114,26 @@ def describe_part(
     line: dict[str, Any] = {"document": plan.document, "sentences": rows[max(0, start - first) :]}
     if first < start:
         line["context"] = [row.get("target", "") for row in rows[: start - first]]
-    _add_findings([row for row in line["sentences"] if "target" in row], journal, facts)
+    _add_findings([row for row in line["sentences"] if "target" in row], job)
     if end == last:
         history = [[list(map(int, words)) for words in each] for each in part.resume_point.history]
         line["resume"] = [part.resume_point.sentences, history]
     return line, end == last
 
 
-def _add_findings(rows: Sequence[dict[str, Any]], journal: JobJournal, facts: JobFacts) -> None:
+def _add_findings(rows: Sequence[dict[str, Any]], job: LoadedJob) -> None:
     """Add findings to the values of translated sentences."""
-    findings = check_pairs([(journal.sources[row["number"]], row["target"]) for row in rows], facts)
+    findings = check_pairs([(job.journal.sources[row["number"]], row["target"]) for row in rows], job.facts)
     for row, messages in zip(rows, findings, strict=True):
         row["findings"] = messages
 
 
-async def search_terms(engine: Engine, facts: JobFacts, journal: JobJournal, terms: TermMatcher) -> None:
+async def search_terms(engine: Engine, job: LoadedJob, terms: TermMatcher) -> None:
     """Search the next sentences again for terms of the user, among those around them.
 
     Sentences that the user changed meanwhile stay.
     """
+    journal = job.journal
     sought = journal.list_sought()
     document, edits = journal.find_document(sought[0]), journal.edits
     whole, end = journal.extend(document), journal.starts[document + 1]
@@ -160,7 +141,7 @@ async def search_terms(engine: Engine, facts: JobFacts, journal: JobJournal, ter
     first, last = max(sought[0] - shift - _AROUND, 0), min(sought[0] - shift + 2 * _AROUND, len(whole))
     numbers = [n for n in sought if n < min(sought[0] + _AROUND, end)]
     scores = {n - shift - first: (journal.sentences[n].score or 0.0, journal.sentences[n].tokens) for n in numbers}
-    found = await engine.search_terms(facts.model, whole.slice(first, last), targets[first:last], scores, terms)
+    found = await engine.search_terms(job.facts.model, whole.slice(first, last), targets[first:last], scores, terms)
     if journal.edits != edits:
         return
     rows = []
@@ -173,7 +154,7 @@ async def search_terms(engine: Engine, facts: JobFacts, journal: JobJournal, ter
             if new.target == old.target:
                 row |= {"score": old.score, "match": old.match, "links": old.links}
             rows.append(row)
-    _add_findings(rows, journal, facts)
+    _add_findings(rows, job)
     journal.append({"document": document, "sentences": rows, "searched": numbers})
 
 

@@ -31,7 +31,6 @@ from docmt.serve.text_translation import (
     detect_source,
     is_one_document,
     make_item,
-    render,
     translate_items,
     until_disconnected,
 )
@@ -80,7 +79,7 @@ async def translate(request: Request) -> Response:
     items = [await make_item(state.engine, *pair, markup) for pair in zip(texts, chosen, strict=True)]
     options = TextOptions(n_best=count + 1, is_document=is_document)
     rows = await translate_items(request, state.engine, [each.name for each in chosen], items, options)
-    translations = [render(item, row) for item, row in zip(items, rows, strict=True)]
+    translations = [item.render([each.sentence for each in row]) for item, row in zip(items, rows, strict=True)]
     answer: dict[str, Any] = {"translatedText": translations}
     if source == "auto":
         answer["detectedLanguage"] = [_describe_detection(each.source, each.confidence) for each in chosen]

@@ -35,13 +35,22 @@ Gauges = Mapping[str, float | Mapping[Any, float]]
 """Values now, by name; several of one name by a label."""
 
 
-class _GaugeCollector(Collector):
-    """Reads values when they are collected."""
+class ServiceMetrics(Collector):
+    """Counters of requests, and gauges that are read when they are asked for."""
 
     def __init__(self, read: Callable[[], Gauges]) -> None:
-        self._read = read
+        """read: returns the gauges."""
+        self._read, self._registry = read, prometheus.CollectorRegistry()
+        labels = ["route", "method"]
+        self._requests = prometheus.Counter("docmt_requests", "Requests", [*labels, "code"], registry=self._registry)
+        self._seconds = prometheus.Histogram(
+            "docmt_request_seconds", "Seconds of requests", labels, registry=self._registry, buckets=_BUCKETS
+        )
+        self._characters = prometheus.Counter("docmt_characters", "Characters of texts", registry=self._registry)
+        self._registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the gauges."""
         for name, value in self._read().items():
             if isinstance(value, Mapping):
                 family = GaugeMetricFamily(f"docmt_{name}", name.replace("_", " "), labels=["kind"])
@@ -50,21 +59,6 @@ class _GaugeCollector(Collector):
             else:
                 family = GaugeMetricFamily(f"docmt_{name}", name.replace("_", " "), value=value)
             yield family
-
-
-class ServiceMetrics:
-    """Counters of requests, and gauges that are read when they are asked for."""
-
-    def __init__(self, read: Callable[[], Gauges]) -> None:
-        """read: returns the gauges."""
-        self._registry = prometheus.CollectorRegistry()
-        labels = ["route", "method"]
-        self._requests = prometheus.Counter("docmt_requests", "Requests", [*labels, "code"], registry=self._registry)
-        self._seconds = prometheus.Histogram(
-            "docmt_request_seconds", "Seconds of requests", labels, registry=self._registry, buckets=_BUCKETS
-        )
-        self._characters = prometheus.Counter("docmt_characters", "Characters of texts", registry=self._registry)
-        self._registry.register(_GaugeCollector(read))
 
     def count_request(self, route: str, method: str, code: int, seconds: float) -> None:
         """Count an answered request; route: path with the names of its parameters."""

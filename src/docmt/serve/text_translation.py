@@ -226,11 +226,6 @@ async def make_item(
     return TextItem(file.documents[0], file)
 
 
-def render(item: TextItem, rows: Sequence[SentenceResult]) -> str:
-    """Return the best translation of an item."""
-    return item.render([row.sentence for row in rows])
-
-
 @dataclass(frozen=True)
 class _Submission:
     """Items that are translated as one document, after its context."""
@@ -303,17 +298,11 @@ def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: Text
     document = _join([options.context, *(item.document for item in items)])
     aligned = [False] * len(options.context)
     aligned += [options.align or item.needs_alignment(number) for item in items for number in range(len(item.document))]
-    targets = options.context_targets
-    work = engine.submit(
-        model,
-        document,
-        n_best=options.n_best,
-        align=aligned.__getitem__,
-        targets=targets,
-        owner=owner,
-        terms=options.terms,
+    targets, terms = options.context_targets, options.terms
+    work = Work(
+        model, document, n_best=options.n_best, align=aligned.__getitem__, targets=targets, owner=owner, terms=terms
     )
-    return _Submission(items, work)
+    return _Submission(items, engine.submit(work))
 
 
 def _join(documents: Sequence[Document]) -> Document:
