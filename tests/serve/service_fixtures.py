@@ -2,7 +2,7 @@
 
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from fake_engine import FakeEngine, FakeModel
 from starlette.testclient import TestClient
@@ -72,7 +72,7 @@ class ServiceEngine(FakeEngine):
         raise DocmtError(f"there is no model {name} from {source} to {target}")
 
     def statistics(self):
-        return Statistics()
+        return asdict(Statistics())
 
 
 @contextmanager

@@ -163,19 +163,10 @@ def load_command(name: str) -> tuple[Parser[Any], Callable[[Sequence[str]], int]
 
 def _format_usage() -> str:
     width = max(map(len, COMMANDS))
-    lines = []
+    lines = ["docmt: document-level machine translation", "", "usage: docmt COMMAND [--help] ...", ""]
     for group, commands in GROUPS.items():
         lines += [f"{group}:", *(f"  {name:<{width}}  {summary}" for name, summary in commands.items()), ""]
-    return "\n".join(
-        [
-            "docmt: document-level machine translation",
-            "",
-            "usage: docmt COMMAND [--help] ...",
-            "",
-            *lines,
-            "Options can also be in a YAML file: docmt train recipe.yaml",
-        ]
-    )
+    return "\n".join([*lines, "Options can also be in a YAML file: docmt train recipe.yaml"])
 
 
 def _report_error(message: str) -> int:

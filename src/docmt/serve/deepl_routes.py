@@ -115,8 +115,8 @@ async def translate(request: Request) -> Response:
 def _read_split(values: RequestValues) -> str:
     """Return how plain text is cut into sentences: 0 (it is one), 1 (at marks and lines), nonewlines (at marks)."""
     value = values.fields.get("split_sentences")
-    if isinstance(value, int):  # also true and false
-        return str(int(value)) if value in (0, 1) else values.choice("split_sentences", ("0", "1"), "1")
+    if isinstance(value, int) and value in (0, 1):  # also true and false
+        return str(int(value))
     return values.choice("split_sentences", ("0", "1", "nonewlines"), "1")
 
 

@@ -21,7 +21,6 @@ from docmt.serve.engine import Engine
 from docmt.serve.file_process import RESULTS, FileProcess, JobFacts
 from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_journal import JobJournal, Links
-from docmt.serve.job_results import JobResults, count_edits, name_result
 from docmt.serve.job_store import (
     ACTIVE,
     DocumentChanged,
@@ -37,7 +36,16 @@ from docmt.serve.job_store import (
     is_disk_full,
     move_file,
 )
-from docmt.serve.job_translation import TermRequest, check_pairs, choose_lane, list_lacking, translate_job
+from docmt.serve.job_translation import (
+    JobResults,
+    TermRequest,
+    check_pairs,
+    choose_lane,
+    count_edits,
+    list_lacking,
+    name_result,
+    translate_job,
+)
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane, Work
 
 _log = logging.getLogger(__name__)
@@ -151,7 +159,7 @@ class DocumentJobs:
             with suppress(DocmtError):  # such as a full disk
                 self._store.delete(id)
             raise
-        self._jobs.keep(id, LoadedJob(facts, journal, options.entries))
+        self._jobs.keep(id, LoadedJob(folder, facts, journal, options.entries))
         self._queues[choose_lane(facts)].put(owner, id)
         return self.status(id, owner)
 
@@ -378,7 +386,7 @@ class DocumentJobs:
         job = self._jobs.load(record)
         async with job.rendering:
             self._jobs.find(id, owner)  # it may have been deleted meanwhile
-            path = await self._results.write(self._store.folder(id), job, format)
+            path = await self._results.write(job, format)
         return path, name_result(record.facts, format)
 
     async def review(self, id: str, owner: str, file: Path, name: str) -> tuple[JobRecord, dict[str, Any]]:
@@ -390,8 +398,8 @@ class DocumentJobs:
         record = self._find_ended(id, owner)
         job = self._jobs.load(record)
         async with job.rendering:
-            events, folder = len(job.journal.events), self._store.folder(id)
-            edits, problems = await self._results.find_changes(folder, job, file, name)
+            events = len(job.journal.events)
+            edits, problems = await self._results.find_changes(job, file, name)
             self._find_ended(id, owner)
             if len(job.journal.events) != events:
                 raise DocumentNotReady("the document was changed meanwhile: upload the file again")

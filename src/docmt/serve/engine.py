@@ -59,28 +59,6 @@ class Overloaded(DocmtError):  # noqa: N818 - as HTTP calls it
         self.retry_after = retry_after
 
 
-@dataclass(frozen=True)
-class EngineStatistics:
-    """State of the engine."""
-
-    waiting_sentences: dict[Lane, int]
-    waiting_tokens: dict[Lane, int]
-    tokens_per_second: float
-    """source tokens, of the model that translated last"""
-    batches: int
-    """turns so far"""
-    batch_tokens: int
-    """source tokens of the last turn"""
-    batch_fill: float
-    """share of the last turn's budget that was used"""
-    model_bytes: int
-    """weights of the loaded models, about"""
-    failed_loads: int
-    """of models"""
-    longest_waiting_seconds: dict[Lane, float]
-    """of the texts that wait now, each since its last turn"""
-
-
 @dataclass
 class _Speed:
     """Measured speed of a model, and the size of its turns.
@@ -288,20 +266,26 @@ class Engine:
             call.is_cancelled = True  # its caller may have gone away
         return result
 
-    def statistics(self) -> EngineStatistics:
-        """Return the state of the engine."""
+    def statistics(self) -> dict[str, Any]:
+        """Return the state of the engine, by name: numbers, or numbers by lane.
+
+        tokens_per_second: source tokens, of the model that translated last. batches: turns so far. batch_tokens: source
+        tokens of the last turn. batch_fill: share of its budget that was used. model_bytes: weights of the loaded
+        models, about. failed_loads: of models. longest_waiting_seconds: of the texts that wait now, each since its last
+        turn.
+        """
         with self._condition:
-            return EngineStatistics(
-                {lane: self._queue.count_sentences(lane) for lane in LANES},
-                {lane: self._queue.count_tokens(lane) for lane in LANES},
-                self._last_speed.tokens_per_second,
-                self._batches,
-                self._batch_tokens,
-                self._batch_fill,
-                self.models.loaded_bytes(),
-                self.models.failed_loads,
-                {lane: self._queue.longest_wait(lane) for lane in LANES},
-            )
+            return {
+                "waiting_sentences": {lane: self._queue.count_sentences(lane) for lane in LANES},
+                "waiting_tokens": {lane: self._queue.count_tokens(lane) for lane in LANES},
+                "tokens_per_second": self._last_speed.tokens_per_second,
+                "batches": self._batches,
+                "batch_tokens": self._batch_tokens,
+                "batch_fill": self._batch_fill,
+                "model_bytes": self.models.loaded_bytes(),
+                "failed_loads": self.models.failed_loads,
+                "longest_waiting_seconds": {lane: self._queue.longest_wait(lane) for lane in LANES},
+            }
 
     def _run(self) -> None:
         """Translate what waits, turn by turn, until the engine is stopped."""

@@ -390,6 +390,7 @@ class DocumentChanged(DocmtError):  # noqa: N818 - a state, not a fault
 class LoadedJob:
     """A job in memory."""
 
+    folder: Path
     facts: JobFacts
     journal: JobJournal
     entries: str
@@ -456,7 +457,7 @@ class LoadedJobs:
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise DocmtError("the files of this document are damaged: translate it again") from error
             journal = JobJournal(folder / "journal.jsonl", contents, record.facts.languages)
-            job = LoadedJob(record.facts, journal, entries)
+            job = LoadedJob(folder, record.facts, journal, entries)
         self.keep(record.id, job)
         return job
 

@@ -307,16 +307,13 @@ async def list_sentences(request: Request) -> Response:
 
 async def delete_document(request: Request) -> Response:
     """Cancel a document that is translated; delete one that is at its end, unless `keep` is in the query."""
-    state, owner, id = _identify(request)
-    keep = (await read_values(request, state.config.max_body_bytes)).switch("keep")
-    return JSONResponse((await state.jobs.cancel(id, owner, keep)).to_json())
+    state, owner, id, values = await _read(request)
+    return JSONResponse((await state.jobs.cancel(id, owner, values.switch("keep"))).to_json())
 
 
 async def edit_sentence(request: Request) -> Response:
     """Replace a translation, and translate again what follows if that is asked for; or confirm the present one."""
-    state, owner, id = _identify(request)
-    values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("target retranslate confirmed version")
+    state, owner, id, values = await _read(request, "target retranslate confirmed version")
     number, versions = _number(request), _read_version(request, values)
     if "target" in values.fields:
         return await _edit(request, {number: values.text("target")}, values.switch("retranslate"), versions)
@@ -328,9 +325,7 @@ async def edit_sentence(request: Request) -> Response:
 
 async def edit_sentences(request: Request) -> Response:
     """Replace the translations of several sentences, as one change that is undone at once."""
-    state = _identify(request)[0]
-    values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("targets retranslate versions")
+    *_, values = await _read(request, "targets retranslate versions")
     targets, versions = values.fields.get("targets"), values.fields.get("versions")
     if not targets or not isinstance(targets, dict):
         raise RequestError("targets is missing: send the new translations as an object, by the numbers of sentences")
@@ -367,18 +362,14 @@ async def _edit(request: Request, targets: dict[int, str], retranslate: bool, ve
 
 async def restore_sentence(request: Request) -> Response:
     """Give an edited sentence the machine's translation back."""
-    state, owner, id = _identify(request)
-    values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("version")
+    state, owner, id, values = await _read(request, "version")
     number, versions = _number(request), _read_version(request, values)
     return _answer_change(request, await state.jobs.restore(id, owner, number, versions), [number])
 
 
 async def undo_change(request: Request) -> Response:
     """Take the last change of the user back."""
-    state, owner, id = _identify(request)
-    values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("last_change")
+    state, owner, id, values = await _read(request, "last_change")
     return JSONResponse((await state.jobs.undo(id, owner, values.whole("last_change", 0, _MAX_VERSION, -1))).to_json())
 
 
@@ -439,8 +430,7 @@ async def resume_document(request: Request) -> Response:
 
 async def list_alternatives(request: Request) -> Response:
     """Return other translations of a sentence."""
-    state, owner, id = _identify(request)
-    values = await read_values(request, state.config.max_body_bytes)
+    state, owner, id, values = await _read(request)
     count = values.whole("count", 1, MAX_ALTERNATIVES, 5)
     number = _number(request)
     state.take_characters(request, state.jobs.count_sentence(id, owner, number))
@@ -474,6 +464,15 @@ def _identify(request: Request) -> tuple[ServiceState, str, str]:
     """Return what the routes share, the owner of the key, and the id of the document."""
     state = get_state(request)
     return state, state.find_owner(request), request.path_params["id"]
+
+
+async def _read(request: Request, names: str = "") -> tuple[ServiceState, str, str, RequestValues]:
+    """Return the same, and the values of the request. names: the only ones that it may have; empty: any."""
+    identified = _identify(request)
+    values = await read_values(request, identified[0].config.max_body_bytes)
+    if names:
+        values.check_names(names)
+    return *identified, values
 
 
 def _number(request: Request) -> int:

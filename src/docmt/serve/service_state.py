@@ -9,7 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class ServiceMetrics(Collector):
         self._seconds = prometheus.Histogram(
             "docmt_request_seconds", "Seconds of requests", labels, registry=self._registry, buckets=_BUCKETS
         )
-        self._characters = prometheus.Counter("docmt_characters", "Characters of texts", registry=self._registry)
+        self.characters = prometheus.Counter("docmt_characters", "Characters of texts", registry=self._registry)
         self._registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
@@ -64,10 +64,6 @@ class ServiceMetrics(Collector):
         """Count an answered request; route: path with the names of its parameters."""
         self._requests.labels(route, method, str(code)).inc()
         self._seconds.labels(route, method).observe(seconds)
-
-    def count_characters(self, characters: int) -> None:
-        """Count characters of texts that were sent for translation."""
-        self._characters.inc(characters)
 
     def format(self) -> bytes:
         """Return all metrics in the text format of Prometheus: labels are never texts, keys or addresses."""
@@ -151,7 +147,7 @@ class ServiceState:
         if key is not None and self.keys is not None:
             self.keys.take_characters(key, size)
         self.characters[key.id if key else ""] += size
-        self.metrics.count_characters(size)
+        self.metrics.characters.inc(size)
         if size:
             with suppress(OSError):  # such as a full disk; not synced, as it is written for each text
                 self._partial.write_text(json.dumps(self.characters))
@@ -189,7 +185,7 @@ class ServiceState:
             self.take_characters(request, self.jobs.count_characters(id, owner))
 
     def _read_gauges(self) -> Gauges:
-        return asdict(self.engine.statistics()) | {"jobs": self.jobs.count_states()}
+        return self.engine.statistics() | {"jobs": self.jobs.count_states()}
 
 
 def max_connections() -> int:

@@ -29,6 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docmt.bulk.job_directory import JobDirectory, JobStatus, read_status, sign_of_life
 from docmt.cli.model_arguments import ModelOptions, ProtectOptions, TermOptions, load_engine, read_languages
 from docmt.cli.output import check_outputs, write_json
 from docmt.core.errors import DocmtError, printable
@@ -37,7 +38,6 @@ from docmt.core.settings import MANY, Needs, format_flag, option, quote
 from docmt.decoding.search_config import SearchConfig
 
 if TYPE_CHECKING:
-    from docmt.bulk.job_directory import JobStatus
     from docmt.decoding.document_translator import DocumentTranslator
 
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for models without a source language
@@ -111,8 +111,6 @@ def run(options: BulkOptions) -> int:
 
 
 def _print_status(directories: Sequence[str], json: str | None) -> int:
-    from docmt.bulk.job_directory import JobDirectory, read_status
-
     if len(directories) != 1:
         raise DocmtError("docmt bulk status needs one directory: that after -o of docmt bulk")
     status = read_status(JobDirectory(Path(directories[0])))
@@ -145,7 +143,6 @@ def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
 
 def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     """Plan the job, if nobody has, and translate its shards. Return its status."""
-    from docmt.bulk.job_directory import JobDirectory, read_status, sign_of_life
     from docmt.bulk.shards import FileShards, RowConfig
     from docmt.bulk.worker import Worker, choose_kind, describe_input
     from docmt.decoding.file_translation import FileConfig

@@ -77,14 +77,12 @@ def run(options: DemoOptions) -> int:
 def _mark_changes(target: str, other: str) -> tuple[Text, Text]:
     """Return two translations of a sentence, with the words that differ in brackets; the other is empty if equal."""
     words, other_words = target.split(), other.split()
-    blocks = SequenceMatcher(None, words, other_words, autojunk=False).get_matching_blocks()
-    equal = {block.a + i for block in blocks for i in range(block.size)}
-    equal_in_other = {block.b + i for block in blocks for i in range(block.size)}
     marked, other_marked = Text(), Text()
-    for number, word in enumerate(words):
-        marked.append(*((f"{word} ",) if number in equal else (f"[{word}] ", "bold green")))
-    for number, word in enumerate(other_words if other != target else ()):
-        other_marked.append(*((f"{word} ",) if number in equal_in_other else (f">{word}< ", "bold red")))
+    for kind, *ends in SequenceMatcher(None, words, other_words, autojunk=False).get_opcodes():
+        for word in words[ends[0] : ends[1]]:
+            marked.append(*((f"{word} ",) if kind == "equal" else (f"[{word}] ", "bold green")))
+        for word in other_words[ends[2] : ends[3]] if other != target else ():
+            other_marked.append(*((f"{word} ",) if kind == "equal" else (f">{word}< ", "bold red")))
     return marked, other_marked
 
 

@@ -97,9 +97,13 @@ def run(options: InspectOptions) -> int:
 
     if len(paths := parse_model_paths(options.model)) > 1:
         raise DocmtError(f"{options.model} is an ensemble: inspect one model at a time, such as {paths[0]}")
-    if not options.source:
-        return _describe(options)
-    return _inspect_attention(options)
+    if options.source:
+        return _inspect_attention(options)
+    from docmt.analysis.model_summary import ModelSummary
+
+    facts = ModelSummary.from_directory(options.model)
+    _write_report(options, facts.format(), facts.to_json())
+    return 0
 
 
 def _check(options: InspectOptions) -> None:
@@ -113,15 +117,6 @@ def _check(options: InspectOptions) -> None:
         figure_format(options.figure)
         outputs.append(str(options.figure))
     check_outputs(*outputs, inputs=[options.source, options.target, *map(str, options.metrics_files().values())])
-
-
-def _describe(options: InspectOptions) -> int:
-    """Describe a model."""
-    from docmt.analysis.model_summary import ModelSummary
-
-    facts = ModelSummary.from_directory(options.model)
-    _write_report(options, facts.format(), facts.to_json())
-    return 0
 
 
 def _compare_runs(options: InspectOptions) -> int:

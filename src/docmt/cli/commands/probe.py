@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from docmt import decoding
+from docmt import decoding, evaluation
 from docmt.cli.model_arguments import (
     SEARCH_DETAILS,
     ModelOptions,
@@ -46,21 +46,6 @@ from docmt.core.settings import Excludes, Needs, option
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.translation_results import Translation
 from docmt.documents import ParallelDocument
-from docmt.evaluation import (
-    ContextComparison,
-    ContextGain,
-    ContrastiveResult,
-    SignificanceConfig,
-    Suite,
-    SuiteConfig,
-    UsageConfig,
-    compare_contexts,
-    compare_suite_contexts,
-    context_gain,
-    evaluate_items,
-    evaluate_translations,
-    read_suite,
-)
 from docmt.evaluation.context_usage import check_has_context, document_gains, score_with_and_without_context
 from docmt.evaluation.contrastive import SuiteRow, build_suite_rows, suite_markdown, suite_text
 from docmt.evaluation.suite_contexts import CONDITIONS, SCORED_CONDITIONS, shuffle_contexts
@@ -88,11 +73,11 @@ class ProbeOptions(ModelOptions):
     """write all results as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
     """write the table of --suite as Markdown (-: to standard output); not with --context-ablation"""
-    contrastive: SuiteConfig = field(default_factory=SuiteConfig)
+    contrastive: evaluation.SuiteConfig = field(default_factory=evaluation.SuiteConfig)
     """comparison of the candidates of --suite"""
-    cxmi: UsageConfig = field(default_factory=UsageConfig)
+    cxmi: evaluation.UsageConfig = field(default_factory=evaluation.UsageConfig)
     """measurement of context usage on the references"""
-    significance: SignificanceConfig = option(SignificanceConfig(), skip=("test", "resample"))
+    significance: evaluation.SignificanceConfig = option(evaluation.SignificanceConfig(), skip=("test", "resample"))
     """confidence intervals"""
     search: SearchConfig = option(SearchConfig(), skip=SEARCH_DETAILS)
     """beam search"""
@@ -112,7 +97,7 @@ class ProbeOptions(ModelOptions):
 class Probe:
     """Results of one model."""
 
-    answers: dict[str, ContrastiveResult] = field(default_factory=dict)
+    answers: dict[str, evaluation.ContrastiveResult] = field(default_factory=dict)
     """answers to each test set, by its name or path"""
     warnings: dict[str, int] = field(default_factory=dict)
     """counts of the warnings on the answers"""
@@ -126,7 +111,7 @@ class ProbeRun:
     """One call of the command: options, test sets and corpus."""
 
     options: ProbeOptions
-    suites: Mapping[str, Suite]
+    suites: Mapping[str, evaluation.Suite]
     """test sets by name or path"""
     corpus: Sequence[ParallelDocument]
     names: Mapping[str, str]
@@ -173,7 +158,7 @@ def _read(options: ProbeOptions) -> ProbeRun:
     check_unique(options.suite, "--suite")
     inputs = [*options.suite, options.source, options.reference]
     check_outputs(options.json, options.markdown, inputs=inputs)
-    suites = {name: read_suite(name) for name in options.suite}
+    suites = {name: evaluation.read_suite(name) for name in options.suite}
     corpus = read_corpus(options.source, options.reference) if options.source else []
     if options.translate and all(suite.generative for suite in suites.values()):
         raise DocmtError("--translate needs a contrastive --suite: add one, or leave --translate out")
@@ -220,16 +205,18 @@ def _run_suites(command: ProbeRun, model: str, translator: decoding.Translator, 
         collect = partial(_collect, report, f"{command.prefix(model)}{name}", suite, "")
         with command.label_progress(model, name):
             if suite.generative:
-                probe.answers[name] = evaluate_translations(translator, suite.items, collect)
+                probe.answers[name] = evaluation.evaluate_translations(translator, suite.items, collect)
             else:
-                probe.answers[name] = evaluate_items(translator, suite.items, command.options.contrastive, collect)
+                probe.answers[name] = evaluation.evaluate_items(
+                    translator, suite.items, command.options.contrastive, collect
+                )
     counts = [result.overall for result in probe.answers.values()]
     items, failed = (sum(getattr(count, name) for count in counts) for name in ("total", "unanswered"))
     probe.warnings, probe.status = report.counts(), report.log(items, items - failed, "items", "answered")
 
 
 def _collect(
-    report: Report, name: str, suite: Suite, condition: str, number: int, result: Translation | DocmtError
+    report: Report, name: str, suite: evaluation.Suite, condition: str, number: int, result: Translation | DocmtError
 ) -> None:
     """Add the error of an item, or the warnings on its translation, to the report. name: of the test set."""
     item = suite.items[number]
@@ -257,7 +244,7 @@ def _run_suites_in_contexts(
     for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
         collect = partial(_collect, report, f"{prefix}{name}", suite)
         measure = partial(
-            compare_suite_contexts,
+            evaluation.compare_suite_contexts,
             *(translator, suite.items, options.contrastive, options.significance, collect),
             translate=options.translate,
         )
@@ -298,13 +285,13 @@ def _measure_context_gain(
             report.add_warnings(name, scores[0])
             documents.append(document)
             gains.append(document_gains(document, *scores))
-    parts: dict[str, ContextGain | ContextComparison] = {}
+    parts: dict[str, evaluation.ContextGain | evaluation.ContextComparison] = {}
     if documents:
-        parts["context_gain"] = context_gain(gains, options.cxmi, options.significance)
+        parts["evaluation.context_gain"] = evaluation.context_gain(gains, options.cxmi, options.significance)
     if options.cxmi.replaced_sentences and len(documents) == 1:
         _log.warning("there is only one document: the context of another document is not measured")
     elif options.cxmi.replaced_sentences and documents:
-        measure = partial(compare_contexts, translator, documents, options.cxmi, options.significance)
+        measure = partial(evaluation.compare_contexts, translator, documents, options.cxmi, options.significance)
         contexts = call_or_report(f"{prefix}true, empty and shuffled context", measure, report.failures)
         if contexts is not None:
             parts["other_context"] = contexts

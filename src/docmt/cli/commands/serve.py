@@ -24,6 +24,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import time
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -36,11 +37,11 @@ from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.logging import show_times
 from docmt.core.settings import MANY, option
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
+from docmt.serve.access_keys import AccessKeys, KeyLimits
+from docmt.serve.glossary_store import GlossaryStore
+from docmt.serve.job_store import JobStore
 
 if TYPE_CHECKING:
-    import socket
-
-    from docmt.serve.access_keys import AccessKeys
     from docmt.serve.application import ServiceServer
     from docmt.serve.engine import Engine
 
@@ -124,10 +125,6 @@ def default_data() -> Path:
 
 
 def _manage_keys(options: ServeOptions, data: Path) -> int:
-    from docmt.serve.access_keys import AccessKeys, KeyLimits
-    from docmt.serve.glossary_store import GlossaryStore
-    from docmt.serve.job_store import JobStore
-
     _check_service(options, data)
     keys = AccessKeys(data)
     if options.create_key is not None:
@@ -162,8 +159,6 @@ def _check_service(options: ServeOptions, data: Path) -> None:
 
 
 def _manage_jobs(options: ServeOptions, data: Path) -> int:
-    from docmt.serve.job_store import JobStore
-
     store = JobStore(data, 0.0)
     store.attach()
     if options.cancel_job is not None:
@@ -178,7 +173,6 @@ def _manage_jobs(options: ServeOptions, data: Path) -> int:
 
 
 def _serve(options: ServeOptions, data: Path) -> int:
-    from docmt.serve.access_keys import AccessKeys
     from docmt.serve.application import format_url, is_loopback, open_socket
 
     engine = make_engine(options)  # first: without its models nothing is written
