@@ -633,11 +633,11 @@ def test_a_job_that_brings_the_server_down_twice_is_put_aside(tmp_path, monkeypa
         jobs = DocumentJobs(engine, data)
         submit = engine.submit
 
-        def die(model, document, **options):
-            if document.sentences[0] == "Bad.":
+        def die(work):
+            if work.document.sentences[0] == "Bad.":
                 died.set()
                 engine.hold = 0
-            return submit(model, document, **options)
+            return submit(work)
 
         engine.submit = die
         await jobs.start()

@@ -213,19 +213,11 @@ class Parser(Generic[Options]):
             most = MANY if typing.get_origin(kind) is list else 1
             if typing.get_origin(pair := strip_optional(kind)) is tuple:
                 most = len(typing.get_args(pair))
-            self.options.append(
-                Option(
-                    name,
-                    kind,
-                    () if positional else (*about.get("flags", ()), format_flag(name)),
-                    None if is_required(each) else field_default(each),
-                    most,
-                    is_required(each),
-                    about.get("metavar", ""),
-                    "positional arguments" if positional else title,
-                    settings,
-                )
-            )
+            flags = () if positional else (*about.get("flags", ()), format_flag(name))
+            default = None if is_required(each) else field_default(each)
+            section = "positional arguments" if positional else title
+            values = default, most, is_required(each), about.get("metavar", ""), section
+            self.options.append(Option(name, kind, flags, *values, settings))
 
     @cached_property
     def names(self) -> dict[str, Option]:
@@ -483,19 +475,6 @@ class Parser(Generic[Options]):
             raise SystemExit(0)
         set_quiet(quiet)
         return options
-
-    def parse_explicit(self, arguments: Sequence[str]) -> dict[str, Any]:
-        """Return the options that are set, and no defaults: by full name, checked for their types alone.
-
-        Raises DocmtError as `parse` does.
-        """
-        values, locations = self.read(arguments)
-        try:
-            explicit = {name: convert_or_raise(self.names[name].kind, value, name) for name, value in values.items()}
-        except DocmtError as error:
-            raise self.locate(error, locations) from error
-        set_quiet(explicit.pop("quiet", False))
-        return explicit
 
     def _as_recipe(self, options: Options) -> str:
         """Return the options with their values as a YAML file that can be given as a recipe."""

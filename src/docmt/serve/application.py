@@ -47,7 +47,11 @@ _PAGE_TYPES = {
 }
 _PAGE_POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 """Content security policy of the page: nothing from elsewhere, and no scripts or styles in its text."""
-_CORS_HEADERS = ("Authorization", "Content-Type", "Last-Event-ID", "X-Docmt-Document")
+_CORS: dict[str, Any] = {
+    "allow_methods": ["GET", "POST", "PUT", "PATCH", "DELETE"],
+    "allow_headers": ("Authorization", "Content-Type", "Last-Event-ID", "X-Docmt-Document"),
+    "expose_headers": ["Content-Disposition", "Retry-After", "X-Docmt-Terms", "X-Request-ID"],
+}
 _MAX_HEAD_BYTES = 2**18
 """Bytes of the first line and the headers: some clients send texts in the query."""
 _BACKLOG = 2048
@@ -71,16 +75,7 @@ def create_app(
     state = ServiceState(engine, jobs, keys, GlossaryStore(data), data / "uploads", config)
     middleware = [Middleware(RequestGuard, config, state.metrics.count_request, state.has_keys)]
     if config.cors:
-        origins = list(config.cors)
-        middleware.append(
-            Middleware(
-                CORSMiddleware,
-                allow_origins=origins,
-                allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-                allow_headers=_CORS_HEADERS,
-                expose_headers=["Content-Disposition", "Retry-After", "X-Docmt-Terms", "X-Request-ID"],
-            )
-        )
+        middleware.append(Middleware(CORSMiddleware, allow_origins=list(config.cors), **_CORS))
     modules = (native_routes, libretranslate_routes, deepl_routes, glossary_routes)
     app = Starlette(
         routes=[route for module in modules for route in module.ROUTES] + _PAGE_ROUTES,

@@ -164,19 +164,9 @@ class FileProcess:
             raise write_error(output, error) from error
 
     def _make_task(self, source: Path, output: Path, facts: JobFacts, **options: str) -> FileTask:
-        return FileTask(
-            source=str(source.absolute()),
-            output=str(output.absolute()),
-            answer=f"{output.absolute()}.answer",
-            name=facts.name,
-            format=facts.format,
-            fields=list(facts.fields),
-            source_language=facts.source_language,
-            target_language=facts.target_language,
-            limits=self._limits,
-            protect=self._protect,
-            **options,
-        )
+        paths = str(source.absolute()), str(output.absolute()), f"{output.absolute()}.answer"
+        fields, limits = list(facts.fields), self._limits
+        return FileTask(*paths, facts.name, facts.format, fields, *facts.languages, limits, self._protect, **options)
 
     async def _run(self, task: FileTask) -> None:
         """Run a process to its end. Raises DocmtError for an error of the file, and for a process that dies."""

@@ -20,7 +20,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import write_text
 from docmt.core.plain_text import plain_name
 from docmt.decoding.term_report import UNMET, judge_terms
-from docmt.decoding.translation_results import PartialTranslation, TermUse, WordLink
+from docmt.decoding.translation_results import PartialTranslation, TermUse, TranslatedSentence, WordLink
 from docmt.documents import ParallelDocument
 from docmt.engines.sentence_requests import UntranslatedSentence
 from docmt.formats.language_codes import format_language_tag, primary_language
@@ -160,10 +160,7 @@ async def search_terms(engine: Engine, job: LoadedJob, terms: TermMatcher) -> No
     rows = []
     for number, old in ((n, journal.sentences[n]) for n in numbers if not journal.sentences[n].is_fixed):
         if (new := found.get(number - shift - first)) is not None:
-            row = {"number": number, "target": new.target, "tokens": new.tokens, "warnings": old.warnings}
-            row |= {"score": round(float(new.score), _DIGITS), "terms": describe_uses(new.terms)}
-            if new.engine:
-                row |= {"engine": asdict(new.engine), "score": row["score"] if new.has_score else None}
+            row = _describe_sentence(number, new, old.warnings)
             if new.target == old.target:
                 row |= {"score": old.score, "match": old.match, "links": old.links}
             rows.append(row)
@@ -181,23 +178,23 @@ def _describe_sentences(part: PartialTranslation, first: int, journal: JobJourna
         return rows
     rows = []
     for number, (sentence, warnings) in enumerate(zip(translation, translation.warnings(), strict=True), first):
-        row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
-        row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
+        row = _describe_sentence(number, sentence, warnings)
         if match := QUALITY.get(sentence.memory, 0):
             row |= {"match": match, "score": None}
-        if sentence.engine:
-            row |= {"engine": asdict(sentence.engine), "score": row["score"] if sentence.has_score else None}
         if sentence.alignment is not None and number in journal.contents.aligned:
             row["links"] = list_links(sentence.alignment)
-        if sentence.terms:
-            row["terms"] = describe_uses(sentence.terms)
         rows.append(row)
     return rows
 
 
-def describe_uses(uses: Sequence[TermUse]) -> list[dict[str, Any]]:
-    """Return what became of terms as values for JSON."""
-    return [{**asdict(use), "loss": round(use.loss, _DIGITS)} for use in uses]
+def _describe_sentence(number: int, sentence: TranslatedSentence, warnings: Sequence[str]) -> dict[str, Any]:
+    row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
+    row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
+    if sentence.engine:
+        row |= {"engine": asdict(sentence.engine), "score": row["score"] if sentence.has_score else None}
+    if sentence.terms:
+        row["terms"] = [{**asdict(use), "loss": round(use.loss, _DIGITS)} for use in sentence.terms]
+    return row
 
 
 def list_links(alignment: Sequence[WordLink]) -> Links:

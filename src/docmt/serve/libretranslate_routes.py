@@ -21,7 +21,7 @@ from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import DocumentOptions
 from docmt.serve.model_pool import language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
-from docmt.serve.service_state import ServiceState, find_secret, get_state, make_url
+from docmt.serve.service_state import FORBIDDEN, ServiceState, find_secret, get_state, make_url
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,
@@ -36,7 +36,6 @@ from docmt.serve.text_translation import (
 )
 from docmt.serve.work_queue import MAX_ALTERNATIVES
 
-_FORBIDDEN = 403
 _MAX_DOWNLOADS = 10_000
 _PAGE_SECONDS = 500
 
@@ -46,7 +45,7 @@ async def _read(request: Request, is_upload: bool = False) -> tuple[ServiceState
     state = get_state(request)
 
     def check(values: RequestValues) -> str:
-        owner = state.find_owner(request, values.text("api_key"), _FORBIDDEN)
+        owner = state.find_owner(request, values.text("api_key"), FORBIDDEN)
         if is_upload:
             state.check_upload(request)
         return owner

@@ -159,21 +159,14 @@ class ModelPool:
 
     def describe(self) -> list[ModelDescription]:
         """Return the models in the order in which they are preferred."""
-        return [
-            ModelDescription(
-                name,
-                model.source_language,
-                model.target_language,
-                model.system,
-                model.parameters,
-                model.licence,
-                self.is_loaded(name),
-                "" if name in self._profiles else self._precision,
-                self._precision == "float32" and name not in self._profiles,
-                self._reads_context[name],
-            )
-            for name, model in self._models.items()
-        ]
+        described = []
+        for name, model in self._models.items():
+            is_local = name not in self._profiles
+            facts = model.source_language, model.target_language, model.system, model.parameters, model.licence
+            precision, same_in_batches = self._precision if is_local else "", is_local and self._precision == "float32"
+            state = self.is_loaded(name), precision, same_in_batches, self._reads_context[name]
+            described.append(ModelDescription(name, *facts, *state))
+        return described
 
     def find(self, name: str = "", source: str = "", target: str = "") -> str:
         """Return the first model with this name or pair and these languages. Raises UnknownModel if there is none."""

@@ -25,6 +25,8 @@ from docmt.serve.glossary_store import GlossaryStore
 from docmt.serve.http_requests import FORM_BYTES, RequestError, ServiceConfig, read_host
 from docmt.serve.job_store import ACTIVE
 
+FORBIDDEN = 403
+"""Status of a missing or wrong key in the interfaces of LibreTranslate and DeepL."""
 MAX_CONNECTIONS = 512
 _FILES = 100
 """That the process opens for its work, about."""

@@ -152,15 +152,9 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     names = describe_input(paths)
     languages = read_languages(options.model)
     language = options.language or languages[0] or DEFAULT_LANGUAGE
-    rows = RowConfig(
-        options.text_column,
-        options.id_column,
-        language,
-        options.swap,
-        protect=options.patterns or (),
-        has_terms=bool(options.terms or options.consistent),
-        has_memory=bool(options.memory),
-    )
+    columns = options.text_column, options.id_column, language, options.swap
+    patterns, has_terms = options.patterns or (), bool(options.terms or options.consistent)
+    rows = RowConfig(*columns, protect=patterns, has_terms=has_terms, has_memory=bool(options.memory))
     kind = choose_kind(paths, rows, FileConfig(*languages, language, protect=options.patterns)) if paths else None
     if kind is None:
         JobDirectory(Path(options.output))  # there must be one

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from docmt import checking
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
 from docmt.cli.model_arguments import ProtectOptions
 from docmt.cli.options import changed
@@ -74,32 +75,22 @@ class CheckOptions(ProtectOptions):
 def run(options: CheckOptions) -> int:
     """Check a translation. Print the findings, and write them as JSON and HTML."""
     _check(options)
-    report = _report(options)
+    config, kinds = replace(options.check, protect=options.patterns or ()), options.only or tuple(KINDS)
+    with progress("checking (sentences)") as bar:
+        report = checking.check_files(
+            options.source, options.target, config, layout=options.layout, kinds=kinds, on_progress=bar.advance
+        )
     title = f"{options.source} and {options.target}" if options.target else options.source
     if options.json:
         files = {"source": options.source, "target": options.target}
         write_json(options.json, {**files, **report.to_json()}, indent=1)
     if options.html:
-        from docmt.checking import render_html
-
-        write_text(options.html, render_html(report, f"docmt check: {title}", _MAX_IN_PAGE))
+        write_text(options.html, checking.render_html(report, f"docmt check: {title}", _MAX_IN_PAGE))
     if STANDARD not in (options.json, options.html):
         _print(report, options.show)
     counts = report.counts()
     failing = counts if ANY in options.fail_on else options.fail_on
     return FAILING_FINDINGS if any(counts[kind] for kind in failing) else 0
-
-
-def _report(options: CheckOptions) -> CheckReport:
-    """Return the report on the translation."""
-    from docmt.checking import check_files
-
-    config = replace(options.check, protect=options.patterns or ())
-    with progress("checking (sentences)") as bar:
-        kinds = options.only or tuple(KINDS)
-        return check_files(
-            options.source, options.target, config, layout=options.layout, kinds=kinds, on_progress=bar.advance
-        )
 
 
 def _check(options: CheckOptions) -> None:

@@ -121,17 +121,10 @@ def _list_installed() -> Iterator[str]:
         return
     rows = [["name", "pair", "system", "parameters", "size", "licence", "folder"]]
     for model in models:
-        rows.append(
-            [
-                model.name,
-                model.pair or "unknown",
-                model.system,
-                f"{model.parameters / 1e6:.1f} million",
-                f"{model.size / 1e6:.0f} MB",
-                _describe_licence(model.licence),
-                "package" if model.path.parent == PACKAGE_MODELS else str(model.path.parent),
-            ]
-        )
+        folder = "package" if model.path.parent == PACKAGE_MODELS else str(model.path.parent)
+        sizes = f"{model.parameters / 1e6:.1f} million", f"{model.size / 1e6:.0f} MB"
+        licence = _describe_licence(model.licence)
+        rows.append([model.name, model.pair or "unknown", model.system, *sizes, licence, folder])
     yield from map(str.rstrip, align_columns(rows, len(rows[0])))
 
 

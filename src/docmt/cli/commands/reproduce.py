@@ -27,7 +27,7 @@ from typing import Any, Literal
 from docmt import experiments
 from docmt.cli.options import EveryCommand, Parser, is_recipe
 from docmt.core.errors import DocmtError, printable
-from docmt.core.settings import check_field, check_number, field_range, option, quote
+from docmt.core.settings import check_field, check_number, convert_or_raise, field_range, option, quote
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.decoding.search_config import FOR_TRANSLATE
 from docmt.evaluation import MetricConfig, read_suite
@@ -105,14 +105,16 @@ def run(arguments: Sequence[str]) -> int:
 def _read_overrides(option_parser: Parser[ReproduceOptions], arguments: Sequence[str]) -> dict[str, Any]:
     """Return the settings of all runs that are set, by full name. Raises DocmtError for wrong values."""
     command_options = [setting.name for cls in (ReproduceOptions, EveryCommand) for setting in fields(cls)]
-    explicit = option_parser.parse_explicit(arguments)
-    overrides = {name: value for name, value in explicit.items() if name.split(".")[0] not in command_options}
+    values, locations = option_parser.read(arguments)
+    overrides = dict[str, Any]()
     try:
-        for name, value in overrides.items():
-            group, dot, setting = name.rpartition(".")
-            check_field(option_parser.names[name].owner, setting, value, group + dot)
+        for name, value in values.items():
+            if name.split(".")[0] not in command_options:
+                setting, (group, dot, last) = option_parser.names[name], name.rpartition(".")
+                overrides[name] = convert_or_raise(setting.kind, value, name)
+                check_field(setting.owner, last, overrides[name], group + dot)
     except DocmtError as error:
-        raise option_parser.locate(error, option_parser.read(arguments)[1]) from error
+        raise option_parser.locate(error, locations) from error
     return overrides
 
 
