@@ -46,7 +46,7 @@ from docmt.serve.job_translation import (
     name_result,
     translate_job,
 )
-from docmt.serve.work_queue import LANES, Lane, Work
+from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane, Work
 
 _log = logging.getLogger(__name__)
 
@@ -345,6 +345,8 @@ class DocumentJobs:
 
     async def alternatives(self, id: str, owner: str, number: int, count: int) -> list[dict[str, Any]]:
         """Return the best translations of a sentence (target, score) after the present ones before it."""
+        if not 1 <= count <= MAX_ALTERNATIVES:
+            raise DocmtError(f"{count} alternatives are asked for. Ask for 1 to {MAX_ALTERNATIVES}.")
         job = self._jobs.open(id, owner)
         job.find_source(number)
         journal, document = job.journal, job.journal.find_document(number)
