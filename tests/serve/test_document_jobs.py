@@ -82,7 +82,7 @@ def test_a_text_is_translated_with_events_in_order(tmp_path):
             assert name == "letter.fr.txt"
             lines = expect(SOURCES)
             assert path.read_text().split("\n")[:2] == [f"{lines[0]} {lines[1]}", f"{lines[2]} {lines[3]}"]
-            assert jobs.count_states() == {"done": 1}
+            assert jobs.store.count_states() == {"done": 1}
             assert engine.requests[0][3]["lane"] == "interactive"
 
     asyncio.run(scenario())
@@ -106,7 +106,7 @@ def test_another_owner_sees_nothing(tmp_path):
     async def scenario():
         async with running(FakeEngine(), tmp_path / "data") as jobs:
             status = await create(jobs, tmp_path, owner="alice")
-            assert jobs.count_active("alice") == 1
+            assert jobs.store.count_active("alice") == 1
             for id, owner in ((status.id, "bob"), (status.id, ""), ("../x", "alice")):
                 with pytest.raises(NoSuchDocument):
                     jobs.status(id, owner)
@@ -115,7 +115,7 @@ def test_another_owner_sees_nothing(tmp_path):
                 with pytest.raises(NoSuchDocument):
                     await follow(jobs, id, owner=owner)
             await follow(jobs, status.id, owner="alice")
-            assert jobs.count_active("alice") == 0
+            assert jobs.store.count_active("alice") == 0
 
     asyncio.run(scenario())
 
@@ -319,7 +319,7 @@ def test_a_bad_file_leaves_nothing(tmp_path):
                     await create(jobs, tmp_path, data, name=name)
             with pytest.raises(DocmtError, match="MiB"):
                 await create(jobs, tmp_path, b"x" * 101)
-            assert jobs.count_states() == {}
+            assert jobs.store.count_states() == {}
             assert list((tmp_path / "data" / "spool").iterdir()) == []
 
     asyncio.run(scenario())
@@ -343,7 +343,7 @@ def test_cancel_delete_and_expiry(tmp_path):
                 jobs.status(first, "")
             assert [each.name for each in (tmp_path / "data" / "spool").iterdir()] == [second]
         async with running(engine, tmp_path / "data", JobConfig(keep_hours=-1)) as jobs:
-            assert jobs.count_states() == {}
+            assert jobs.store.count_states() == {}
             assert list((tmp_path / "data" / "spool").iterdir()) == []
 
     asyncio.run(scenario())
@@ -619,7 +619,7 @@ async def kill(jobs):
     for task in jobs._tasks:
         task.cancel()
     await asyncio.gather(*jobs._tasks, return_exceptions=True)
-    jobs._store.close()
+    jobs.store.close()
 
 
 def test_a_job_that_brings_the_server_down_twice_is_put_aside(tmp_path, monkeypatch):
@@ -670,10 +670,10 @@ def test_a_server_that_is_killed_again_at_once_died_of_something_else(tmp_path):
         jobs = DocumentJobs(FakeEngine(hold=0), tmp_path / "data")
         await jobs.start()
         await asyncio.sleep(0)
-        if not jobs.count_states():
+        if not jobs.store.count_states():
             await create(jobs, tmp_path)
         await asyncio.sleep(0.05)
-        (record,) = jobs._store.list_jobs()
+        (record,) = jobs.store.list_jobs()
         await kill(jobs)
         return record.status, record.crashes
 
@@ -687,9 +687,9 @@ def test_a_clean_stop_and_progress_are_no_crashes(tmp_path, monkeypatch):
         engine = FakeEngine(step=1, hold=sentences)
         jobs = DocumentJobs(engine, tmp_path / "data")
         await jobs.start()
-        if not jobs.count_states():
+        if not jobs.store.count_states():
             await create(jobs, tmp_path)
-        (record,) = jobs._store.list_jobs()
+        (record,) = jobs.store.list_jobs()
         async for event in jobs.events(record.id, ""):
             if engine.translated == sentences and event.name == "progress":
                 break

@@ -150,7 +150,7 @@ def test_readiness(client, monkeypatch):
     client.engine.is_started = False
     check(engine=False)
     client.engine.is_started = True
-    monkeypatch.setattr(client.state.jobs, "find_fault", lambda: DocmtError("the disk is full"))
+    monkeypatch.setattr(client.state.jobs.store, "find_fault", lambda: OSError("the disk is full"))
     check(data=False)
 
 

@@ -85,20 +85,20 @@ class DocumentJobs:
 
     def __init__(self, engine: Engine, data: Path, config: JobConfig = JobConfig()) -> None:
         self._engine, self.config = engine, config
-        self._store = JobStore(data, config.keep_hours * 3600)
+        self.store = JobStore(data, config.keep_hours * 3600)
         self._files = FileProcess(config.files, config.protect)
         self._results = JobResults(engine, self._files)
-        self._jobs = LoadedJobs(self._store)
+        self._jobs = LoadedJobs(self.store)
         self._queues: dict[Lane, JobQueue] = {lane: JobQueue(config.active) for lane in LANES}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = True
 
     async def start(self) -> None:
         """Lock the data directory, and go on with the jobs of an earlier process. Raises DocmtError if it is in use."""
-        self._store.open()
+        self.store.open()
         self._stopped = False
         suspects: list[str] = []
-        for record in self._store.list_queued():
+        for record in self.store.list_queued():
             if record.crashes >= _MAX_CRASHES:
                 self._put_aside(record)
             elif record.crashes:
@@ -122,8 +122,8 @@ class DocumentJobs:
         for _, job in self._jobs:
             job.notify()
         with suppress(DocmtError):  # such as a full disk
-            self._store.queue_running()
-        self._store.close()
+            self.store.queue_running()
+        self.store.close()
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -140,7 +140,7 @@ class DocumentJobs:
         facts = JobFacts(name, options.format, model, *languages, 0, options.fields, glossary_ids=options.glossary_ids)
         if file.stat().st_size > self.config.max_file_bytes:
             raise DocmtError(f"{name} has more than {self.config.max_file_bytes // 2**20} MiB. Split it.")
-        id, folder = self._store.new_folder()
+        id, folder = self.store.new_folder()
         try:
             await asyncio.to_thread(move_file, file, folder / "source")
             contents = await self._files.read(folder / "source", folder / "contents.json", facts)
@@ -154,10 +154,10 @@ class DocumentJobs:
                 terms = await asyncio.to_thread(TermRequest.make, journal.sources, options.terms, "prefer")
                 journal.append(terms.to_line(terms.review(journal)) | {"undoable": False})
             facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)
-            self._store.add(id, owner, facts)
+            self.store.add(id, owner, facts)
         except BaseException:
             with suppress(DocmtError):  # such as a full disk
-                self._store.delete(id)
+                self.store.delete(id)
             raise
         self._jobs.keep(id, LoadedJob(folder, facts, journal, options.entries))
         self._queues[choose_lane(facts)].put(owner, id)
@@ -195,14 +195,6 @@ class DocumentJobs:
         job.check_versions(versions)
         return job.journal.count_after(number)
 
-    def count_active(self, owner: str) -> int:
-        """Return the number of an owner's jobs that are queued or running."""
-        return self._store.count_active(owner)
-
-    def count_states(self) -> dict[str, int]:
-        """Return the number of jobs in each state that occurs."""
-        return self._store.count_states()
-
     def sentences(self, id: str, owner: str, numbers: Iterable[int] | None = None) -> list[dict[str, Any]]:
         """Return sentences, by default all in order; see `JobJournal.describe`."""
         journal = self._jobs.open(id, owner).journal
@@ -214,7 +206,7 @@ class DocumentJobs:
 
     def list_documents(self, owner: str) -> list[JobRecord]:
         """Return the jobs of an owner, the newest first."""
-        return list(map(self._add_counts, reversed(self._store.list_owned(owner))))
+        return list(map(self._add_counts, reversed(self.store.list_owned(owner))))
 
     async def events(self, id: str, owner: str, after: int = 0, stay: bool = False) -> AsyncIterator[JobEvent]:
         """Yield the changes of sentences after an event id, with the progress, until the job is at its end.
@@ -224,7 +216,7 @@ class DocumentJobs:
         """
         job = self._jobs.open(id, owner)
         after = min(after, len(job.journal.events))
-        while not self._stopped and (record := self._store.find(id)) is not None:
+        while not self._stopped and (record := self.store.find(id)) is not None:
             changed, events, last = job.changed, job.journal.list_events(after), len(job.journal.events)
             for number, sentence in events:
                 yield JobEvent(number, "sentence", job.journal.describe(sentence))
@@ -316,7 +308,7 @@ class DocumentJobs:
         is_stopped = record.status in _STOPPED and any(each.target is None for each in job.journal.sentences)
         if is_ended and not is_stopped:
             # before the journal: if the server is killed in between, the next one looks at the job
-            self._store.update(id, "running", error=record.error)
+            self.store.update(id, "running", error=record.error)
         try:
             job.journal.append(line)
         finally:
@@ -339,7 +331,7 @@ class DocumentJobs:
         """Go on with a job that was cancelled or failed, where it has sentences without a translation."""
         record = self._jobs.find(id, owner)
         if record.status in _STOPPED and not self._jobs.load(record).journal.is_whole:
-            self._store.update(id, "queued", finished=record.finished)
+            self.store.update(id, "queued", finished=record.finished)
             self._queues[choose_lane(record.facts)].put(owner, id)
         return self.status(id, owner)
 
@@ -420,7 +412,7 @@ class DocumentJobs:
         if record.status not in ACTIVE:
             status = self.status(id, owner)
             if not keep:
-                self._store.delete(id)
+                self.store.delete(id)
                 self._jobs.drop(id)
             return status
         job = self._jobs.load(record)
@@ -435,18 +427,16 @@ class DocumentJobs:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             try:
-                expired = self._store.remove_expired()
+                for id in self.store.remove_expired():
+                    self._jobs.drop(id)
             except DocmtError as error:  # such as a full disk
                 _log.error("%s", error)
-                continue
-            for id in expired:
-                self._jobs.drop(id)
 
     async def _watch(self) -> None:
         """Note the progress of running jobs, and cancel those for which the command line asks, again and again."""
         while True:
             with suppress(DocmtError):  # such as a full disk
-                for record in self._store.list_unwanted():
+                for record in self.store.list_unwanted():
                     await self.cancel(record.id, record.owner, keep=True)
                 for id, job in self._jobs:
                     if job.task is not None and len(job.journal.events) > job.noted:
@@ -454,7 +444,7 @@ class DocumentJobs:
             await asyncio.sleep(_WATCH_SECONDS)
 
     def _note_progress(self, id: str, job: LoadedJob) -> None:
-        self._store.note_progress(id, job.journal.finished)
+        self.store.note_progress(id, job.journal.finished)
         job.noted = len(job.journal.events)
 
     async def _run_suspects(self, ids: Sequence[str]) -> None:
@@ -465,14 +455,14 @@ class DocumentJobs:
         await asyncio.sleep(_SUSPECT_SECONDS)
         for id in ids:
             self._keep(work := asyncio.create_task(self._run(id)))
-            while not work.done() and (record := self._store.find(id)) is not None and record.crashes:
+            while not work.done() and (record := self.store.find(id)) is not None and record.crashes:
                 await asyncio.sleep(_WATCH_SECONDS / 10)
 
     def _put_aside(self, record: JobRecord) -> None:
         """End a job that brings the server down."""
         with suppress(DocmtError):  # its files are damaged, too
             return self._end(record.id, self._jobs.load(record), "failed", _CRASHED)
-        self._store.update(record.id, "failed", error=_CRASHED)
+        self.store.update(record.id, "failed", error=_CRASHED)
 
     async def _run_queue(self, lane: Lane) -> None:
         """Run queued jobs of a lane, one after the other."""
@@ -492,26 +482,22 @@ class DocumentJobs:
                 if not is_disk_full(error):
                     raise
                 _log.error("%s", error)
-            while is_disk_full(self.find_fault()):
+            while is_disk_full(self.store.find_fault()):
                 await asyncio.sleep(_WATCH_SECONDS)
-
-    def find_fault(self) -> OSError | None:
-        """Return why the data directory cannot be written, or None."""
-        return self._store.find_fault()
 
     async def _run_once(self, id: str) -> None:
         """Translate a job to its end, if it was not cancelled while it waited. Raises DocmtError for a full disk."""
-        record = self._store.find(id)
+        record = self.store.find(id)
         if record is None or record.status not in ACTIVE:
             return
         try:
             job = self._jobs.load(record)
         except DocmtError as error:
-            self._store.update(id, "failed", error=str(error))
+            self.store.update(id, "failed", error=str(error))
             return
         if job.task is not None:  # it was cancelled and resumed before its first turn
             return
-        self._store.update(id, "running")
+        self.store.update(id, "running")
 
         def note_change() -> None:
             if record.crashes:
@@ -548,7 +534,7 @@ class DocumentJobs:
             amount = "nothing" if len(failures) == count else f"{len(failures)} of {count} sentences"
             error = f"{amount} could not be translated: {failures[0]}"
             status = "failed" if len(failures) == count else "done"
-        self._store.update(id, status, finished=journal.finished, edited=journal.edited, error=error)
+        self.store.update(id, status, finished=journal.finished, edited=journal.edited, error=error)
         job.notify()
 
 

@@ -85,15 +85,10 @@ class FileContents:
     def from_json(cls, data: bytes) -> FileContents:
         """Parse the result of a child process. Raises ValueError, KeyError or TypeError if it is damaged."""
         values = json.loads(data)
-        documents = tuple(
-            Document(
-                _check_texts(each["sentences"]),
-                _check_texts(each["gaps"]),
-                str(each["id"]),
-                _check_texts(each.get("marked", ())),
-            )
-            for each in values["documents"]
-        )
+        documents = list[Document]()
+        for each in values["documents"]:
+            sentences, gaps = _check_texts(each["sentences"]), _check_texts(each["gaps"])
+            documents.append(Document(sentences, gaps, str(each["id"]), _check_texts(each.get("marked", ()))))
         paragraphs: list[int] = []
         aligned: list[int] = []
         last = -1  # documents never share a paragraph
@@ -105,7 +100,7 @@ class FileContents:
         if len(paragraphs) != sum(map(len, documents)) or paragraphs != sorted(paragraphs):
             raise ValueError("sentences and paragraphs differ")
         skipped = {str(reason): int(count) for reason, count in values["skipped"].items()}
-        return cls(str(values["format"]), documents, tuple(paragraphs), frozenset(aligned), skipped)
+        return cls(str(values["format"]), tuple(documents), tuple(paragraphs), frozenset(aligned), skipped)
 
 
 def _check_texts(values: Any) -> tuple[str, ...]:

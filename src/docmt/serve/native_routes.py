@@ -174,7 +174,7 @@ async def check_readiness(request: Request) -> Response:
     unloadable = state.engine.models.unloadable
     checks = {
         "engine": state.engine.is_alive,
-        "data": await asyncio.to_thread(state.jobs.find_fault) is None,
+        "data": await asyncio.to_thread(state.jobs.store.find_fault) is None,
         "models": {each.name: each.name not in unloadable for each in state.engine.models.describe()},
     }
     is_ready = checks["engine"] and checks["data"] and not unloadable
@@ -235,8 +235,7 @@ def _find_language(text: str, target: str, source: str) -> str:
 
 def read_fields(values: RequestValues) -> tuple[str, ...]:
     """Return the names of fields: a list, or names with commas between them."""
-    texts = [] if values.fields.get("fields") is None else values.texts("fields")
-    return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+    return tuple(name.strip() for text in _texts(values, "fields") for name in text.split(",") if name.strip())
 
 
 def file_name(name: str | None, default: str) -> str:

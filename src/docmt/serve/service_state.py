@@ -172,11 +172,11 @@ class ServiceState:
         most = min(filter(None, (self.config.max_file_bytes, limits.file_bytes if limits else 0)))
         if size > most:
             raise RequestError(f"the file is larger than {most:,} bytes: send a smaller one", 413)
-        states = self.jobs.count_states()
+        states = self.jobs.store.count_states()
         active = sum(states.get(state, 0) for state in ACTIVE) + self.arriving.total()
         if active >= self.config.max_documents:
             raise RequestError("too many documents are waiting: try again later", 429, {"retry-after": "60"})
-        active_of_key = self.jobs.count_active(key.id) + self.arriving[key.id] if key else 0
+        active_of_key = self.jobs.store.count_active(key.id) + self.arriving[key.id] if key else 0
         if limits and limits.concurrent_jobs and active_of_key >= limits.concurrent_jobs:
             message = f"this key has its limit of documents at once ({limits.concurrent_jobs}): wait for one to end"
             raise RequestError(message, 429, {"retry-after": "10"})
@@ -187,7 +187,7 @@ class ServiceState:
             self.take_characters(request, self.jobs.count_characters(id, owner))
 
     def _read_gauges(self) -> Gauges:
-        return self.engine.statistics() | {"jobs": self.jobs.count_states()}
+        return self.engine.statistics() | {"jobs": self.jobs.store.count_states()}
 
 
 def max_connections() -> int:

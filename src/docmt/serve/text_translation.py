@@ -226,31 +226,23 @@ async def make_item(
     return TextItem(file.documents[0], file)
 
 
-@dataclass(frozen=True)
-class _Submission:
-    """Items that are translated as one document, after its context."""
-
-    items: Sequence[TextItem]
-    work: Work | None
-    """None: there is nothing to translate"""
-
-    async def collect(self) -> list[list[SentenceResult]]:
-        """Return the translated sentences of each item. Raises DocmtError if one cannot be translated."""
-        if self.work is None:
-            return [[] for _ in self.items]
-        rows, last = list[SentenceResult](), 0
-        for part in await self.work.result():
-            if part.translation is None:
-                raise part.error or DocmtError("the text could not be translated")
-            last = part.resume_point.sentences
-            columns = [part.translation, *part.translation.alternatives]
-            for warnings, (best, *others) in zip(part.translation.warnings(), zip(*columns, strict=True), strict=True):
-                rows.append(SentenceResult(best, warnings, others))
-        if last != len(self.work.document):
-            raise DocmtError("the server stops: send the text again in a minute")
-        sizes = [len(item.document) for item in self.items]
-        results = iter(rows[len(rows) - sum(sizes) :])
-        return [list(islice(results, size)) for size in sizes]
+async def _collect(items: Sequence[TextItem], work: Work | None) -> list[list[SentenceResult]]:
+    """Return the translated sentences of each item. Raises DocmtError if one cannot be translated."""
+    if work is None:
+        return [[] for _ in items]
+    rows, last = list[SentenceResult](), 0
+    for part in await work.result():
+        if part.translation is None:
+            raise part.error or DocmtError("the text could not be translated")
+        last = part.resume_point.sentences
+        columns = [part.translation, *part.translation.alternatives]
+        for warnings, (best, *others) in zip(part.translation.warnings(), zip(*columns, strict=True), strict=True):
+            rows.append(SentenceResult(best, warnings, others))
+    if last != len(work.document):
+        raise DocmtError("the server stops: send the text again in a minute")
+    sizes = [len(item.document) for item in items]
+    results = iter(rows[len(rows) - sum(sizes) :])
+    return [list(islice(results, size)) for size in sizes]
 
 
 async def translate_items(
@@ -263,36 +255,35 @@ async def translate_items(
     Raises DocmtError if a sentence cannot be translated, and Overloaded.
     """
     groups = [items] if options.is_document and items else [[item] for item in items]
-    submissions: list[_Submission] = []
+    works: list[Work | None] = []
     owner = getattr(request.state, "owner", "")
 
     async def collect() -> list[list[SentenceResult]]:
         # Not `gather`: where one fails, it would leave the others to wait for works that are cancelled then.
-        return [rows for submission in submissions for rows in await submission.collect()]
+        return [rows for pair in zip(groups, works, strict=True) for rows in await _collect(*pair)]
 
     try:
         for model in {*models[: len(groups)]} - {""}:
             engine.check_room(model, owner)
         for model, group in zip(models, groups, strict=False):  # one document has one model
-            submissions.append(_submit(engine, model, group, options, owner))
+            works.append(_submit(engine, model, group, options, owner))
         translated = await until_disconnected(request, collect())
         statuses = [use.status for rows in translated for row in rows for use in row.sentence.terms]
         if statuses or options.terms:
             request.state.terms = count_statuses(statuses)
         return translated
     finally:
-        for submission in submissions:
-            if submission.work is not None:
-                submission.work.cancel()
+        for work in filter(None, works):
+            work.cancel()
 
 
-def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: TextOptions, owner: str) -> _Submission:
-    """Start the translation of items that are one document.
+def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: TextOptions, owner: str) -> Work | None:
+    """Start the translation of items that are one document, if there is anything to translate.
 
     A context that the model does not read is left out, which saves its translation.
     """
     if not any(len(item.document) for item in items):
-        return _Submission(items, None)
+        return None
     if options.context and not engine.models.describe_one(model).reads_context:
         options = replace(options, context=NO_CONTEXT, context_targets=())
     document = _join([options.context, *(item.document for item in items)])
@@ -302,7 +293,7 @@ def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: Text
     work = Work(
         model, document, n_best=options.n_best, align=aligned.__getitem__, targets=targets, owner=owner, terms=terms
     )
-    return _Submission(items, engine.submit(work))
+    return engine.submit(work)
 
 
 def _join(documents: Sequence[Document]) -> Document:
