@@ -278,7 +278,7 @@ class JobDirectory:
                     continue
                 if not self._is_done(name):
                     return Claim(name, path)
-                self._put_away(path, name)  # a worker had finished it before it seemed dead
+                self.drop(Claim(name, path))  # a worker had finished it before it seemed dead
         return None
 
     @contextmanager
@@ -296,7 +296,7 @@ class JobDirectory:
         # NFS may list a new name late, but finds it.
         unlisted = {worker for worker in {*claims.values()} - living.keys() if (self.workers / worker).exists()}
         dead = [(name, worker) for name, worker in claims.items() if not (living.get(worker) or worker in unlisted)]
-        returned = sum([self._return(self.claimed / f"{name}.{worker}", name) for name, worker in dead])
+        returned = sum([self._return(Claim(name, self.claimed / f"{name}.{worker}")) for name, worker in dead])
         for worker in (worker for worker, lives in living.items() if not lives):
             (self.workers / worker).unlink(missing_ok=True)
         return returned
@@ -308,17 +308,11 @@ class JobDirectory:
     def _is_done(self, name: str) -> bool:
         return (self.path / PLAN_FILE if name == PLAN else self.done / name).exists()
 
-    def _return(self, claim: Path, name: str) -> bool:
-        if self._is_done(name):
-            self._put_away(claim, name)
+    def _return(self, claim: Claim) -> bool:
+        if self._is_done(claim.name):
+            self.drop(claim)
             return False
-        return _rename(claim, self.waiting / name)
-
-    def _put_away(self, claim: Path, name: str) -> None:
-        if name == PLAN:
-            claim.unlink(missing_ok=True)
-        else:
-            _rename(claim, self.kept / name)
+        return _rename(claim.path, self.waiting / claim.name)
 
     def read_shard(self, claim: Claim, shard: Shard) -> bytes:
         """Return the documents of a claimed shard. Raises DocmtError if its file is damaged."""
@@ -339,7 +333,10 @@ class JobDirectory:
 
     def drop(self, claim: Claim) -> None:
         """End a claim whose work is done."""
-        self._put_away(claim.path, claim.name)
+        if claim.name == PLAN:
+            claim.path.unlink(missing_ok=True)
+        else:
+            _rename(claim.path, self.kept / claim.name)
 
     def find_deleted(self, facts: Mapping[str, ShardFacts]) -> dict[str, list[str]]:
         """Return the files of these finished shards that somebody has deleted, by shard, relative to the job."""
