@@ -78,10 +78,11 @@ def _mark_changes(target: str, other: str) -> tuple[Text, Text]:
     """Return two translations of a sentence, with the words that differ in brackets; the other is empty if equal."""
     words, other_words = target.split(), other.split()
     marked, other_marked = Text(), Text()
-    for kind, *ends in SequenceMatcher(None, words, other_words, autojunk=False).get_opcodes():
-        for word in words[ends[0] : ends[1]]:
+    blocks = SequenceMatcher(None, words, other_words, autojunk=False).get_opcodes()
+    for kind, start, end, other_start, other_end in blocks:
+        for word in words[start:end]:
             marked.append(*((f"{word} ",) if kind == "equal" else (f"[{word}] ", "bold green")))
-        for word in other_words[ends[2] : ends[3]] if other != target else ():
+        for word in other_words[other_start:other_end] if other != target else ():
             other_marked.append(*((f"{word} ",) if kind == "equal" else (f">{word}< ", "bold red")))
     return marked, other_marked
 
