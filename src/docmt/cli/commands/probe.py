@@ -287,7 +287,7 @@ def _measure_context_gain(
             gains.append(document_gains(document, *scores))
     parts: dict[str, evaluation.ContextGain | evaluation.ContextComparison] = {}
     if documents:
-        parts["evaluation.context_gain"] = evaluation.context_gain(gains, options.cxmi, options.significance)
+        parts["context_gain"] = evaluation.context_gain(gains, options.cxmi, options.significance)
     if options.cxmi.replaced_sentences and len(documents) == 1:
         _log.warning("there is only one document: the context of another document is not measured")
     elif options.cxmi.replaced_sentences and documents:
