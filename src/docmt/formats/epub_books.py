@@ -28,7 +28,6 @@ _CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 _OBFUSCATION = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 """Algorithms of fonts, which other programs read all the same."""
 _NCX, _CHAPTERS = "application/x-dtbncx+xml", ("application/xhtml+xml", "text/html")
-_XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _TAG = re.compile("</?[A-Za-z]")
 _DIRECTION = "page-progression-direction"
 
@@ -111,7 +110,7 @@ class _TextElements(UnitFile):
         for element in elements:
             raw = file.text[element.inner_start : element.inner_end]
             text = COLLAPSIBLE.sub(" ", element.text()).strip()
-            language = primary_language(element.attributes.get(_XML_LANG, ""))
+            language = primary_language(element.attributes.get("xml:lang", ""))
             if not has_letters(text) or element.elements:
                 continue
             if language not in ("", self._source):
@@ -131,7 +130,7 @@ class _TextElements(UnitFile):
     def _name_language(self, language: str) -> Iterator[Replacement]:
         """Yield the replacements that name a language."""
         for element in (self._file.root, *self._elements):
-            old = primary_language(element.attributes.get(_XML_LANG, ""))
+            old = primary_language(element.attributes.get("xml:lang", ""))
             if old and (old == self._source or element is self._file.root):
                 yield set_attribute(self._file, element, "xml:lang", language)
 

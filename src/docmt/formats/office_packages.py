@@ -22,42 +22,33 @@ from docmt.formats.units import Code, Unit, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
-_SCHEMAS = "http://schemas.openxmlformats.org"
-_STRICT = "http://purl.oclc.org/ooxml"
-WORD = f"{_SCHEMAS}/wordprocessingml/2006/main"
-DRAWING = f"{_SCHEMAS}/drawingml/2006/main"
-SHEET = f"{_SCHEMAS}/spreadsheetml/2006/main"
-SLIDE = f"{_SCHEMAS}/presentationml/2006/main"
-CHART = f"{_SCHEMAS}/drawingml/2006/chart"
-MATH = f"{_SCHEMAS}/officeDocument/2006/math"
-RELATIONSHIPS = f"{_SCHEMAS}/officeDocument/2006/relationships"
-COMPATIBILITY = f"{_SCHEMAS}/markup-compatibility/2006"
-_PACKAGE = f"{_SCHEMAS}/package/2006"
-_ALIASES = {
-    f"{_STRICT}/wordprocessingml/main": WORD,
-    f"{_STRICT}/drawingml/main": DRAWING,
-    f"{_STRICT}/spreadsheetml/main": SHEET,
-    f"{_STRICT}/presentationml/main": SLIDE,
-    f"{_STRICT}/officeDocument/math": MATH,
-    f"{_STRICT}/officeDocument/relationships": RELATIONSHIPS,
-    f"{_STRICT}/drawingml/picture": f"{_SCHEMAS}/drawingml/2006/picture",
-    f"{_STRICT}/drawingml/chart": CHART,
-    f"{_STRICT}/drawingml/diagram": f"{_SCHEMAS}/drawingml/2006/diagram",
-    f"{_STRICT}/drawingml/spreadsheetDrawing": f"{_SCHEMAS}/drawingml/2006/spreadsheetDrawing",
-    f"{_STRICT}/drawingml/wordprocessingDrawing": f"{_SCHEMAS}/drawingml/2006/wordprocessingDrawing",
+_SCHEMAS = {
+    "wordprocessingml/2006/main": "w",
+    "drawingml/2006/main": "a",
+    "drawingml/2006/picture": "pic",
+    "drawingml/2006/chart": "c",
+    "drawingml/2006/spreadsheetDrawing": "xdr",
+    "drawingml/2006/wordprocessingDrawing": "wp",
+    "spreadsheetml/2006/main": "x",
+    "presentationml/2006/main": "p",
+    "officeDocument/2006/math": "m",
+    "officeDocument/2006/relationships": "r",
+    "markup-compatibility/2006": "mc",
 }
-"""Namespaces of Strict OOXML, which count as the transitional ones."""
-A_PARAGRAPH = f"{{{DRAWING}}}p"
-_A_RUN, _A_TEXT, _A_FORMAT, _A_BREAK = (f"{{{DRAWING}}}{name}" for name in ("r", "t", "rPr", "br"))
-A_LINKS = (f"{{{DRAWING}}}hlinkClick", f"{{{DRAWING}}}hlinkHover")
-_A_FRAME = (f"{{{DRAWING}}}pPr", f"{{{DRAWING}}}endParaRPr")
-FALLBACK = f"{{{COMPATIBILITY}}}Fallback"
+_PREFIXES = {
+    **{f"http://schemas.openxmlformats.org/{name}": prefix for name, prefix in _SCHEMAS.items()},
+    **{f"http://purl.oclc.org/ooxml/{name.replace('2006/', '')}": prefix for name, prefix in _SCHEMAS.items()},
+    "http://schemas.microsoft.com/office/drawing/2014/chartex": "cx",
+    "http://schemas.microsoft.com/office/spreadsheetml/2009/9/main": "x14",
+    "urn:schemas-microsoft-com:vml": "v",
+    "http://purl.org/dc/elements/1.1/": "dc",
+}
+"""Of the names that readers of office files use: of namespaces of ECMA-376, transitional and strict, and of others."""
+LINKS = ("a:hlinkClick", "a:hlinkHover")
 _FILE_NAME = re.compile(r"\S+\.\w{2,4}|https?:\S+")
 _WORDS = re.compile(r"(?s)(?!.*<[\w.-]+:(?:drawing|pict|object|AlternateContent)\b).*<(?:[\w.-]+:)?t[\s>]")
 """Markup that shows words in their line: a field, a formula, code."""
 _OLE_MARK = b"\xd0\xcf\x11\xe0"
-_CORE_URI = f"{_PACKAGE}/metadata/core-properties"
-_DC_URI = "http://purl.org/dc/elements/1.1/"
 CHART_TYPES = (
     "application/vnd.openxmlformats-officedocument.drawingml.chart+xml",
     "application/vnd.ms-office.chartex+xml",
@@ -66,7 +57,7 @@ DIAGRAM_TYPES = (
     "application/vnd.openxmlformats-officedocument.drawingml.diagramData+xml",
     "application/vnd.ms-office.drawingml.diagramDrawing+xml",
 )
-PROPERTIES = tuple(f"{{{_DC_URI}}}{local}" for local in ("title", "subject", "description"))
+PROPERTIES = ("dc:title", "dc:subject", "dc:description")
 """Properties of a document that are translated."""
 _INSERTED = ("aFChunk", "oleObject", "package", "subDocument")
 """Relationships to inserted files, by the last word of their type."""
@@ -145,7 +136,7 @@ class OfficeFile(UnitFile):
         }
 
     def _parse(self, name: str) -> XmlFile:
-        return XmlFile(self.package.read(name), f"{self.path}: {name}", _ALIASES)
+        return XmlFile(self.package.read(name), f"{self.path}: {name}", _PREFIXES)
 
     def open_part(self, name: str) -> OfficePart:
         """Return a part, parsed once."""
@@ -220,13 +211,13 @@ class OfficeFile(UnitFile):
     ) -> list[int]:
         """Add the value of an attribute. Return its index, if it is a text.
 
-        name: {URI}local if it has the prefix of the element. equal: see `find_equal`. limit: characters; a longer
+        name: with a prefix if it has that of the element. equal: see `find_equal`. limit: characters; a longer
         translation is not written; 0: any.
         """
         value = element.attributes.get(name, "")
         if not has_letters(value) or _FILE_NAME.fullmatch(value):
             return []
-        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition('}')[2]}" if name.startswith("{") else name
+        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition(':')[2]}" if ":" in name else name
         start, end, _ = set_attribute(part.file, element, tag, value)
         unit = Unit(value)
 
@@ -308,13 +299,13 @@ class OfficeFile(UnitFile):
 
     def begin_paragraph(self, paragraph: Element, language: str) -> str:
         """Return markup before the first run of a changed paragraph: the direction, if it has no format."""
-        if not is_right_to_left(language) or paragraph.find(_A_FRAME[0]):
+        if not is_right_to_left(language) or paragraph.find("a:pPr"):
             return ""
         return f'<{paragraph.tag}Pr algn="r" rtl="1"/>'
 
     def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[Replacement]:
         """Return replacements of the format of a changed paragraph, which set its direction."""
-        form = paragraph.find(_A_FRAME[0])
+        form = paragraph.find("a:pPr")
         if not is_right_to_left(language) or form is None:
             return []
         patches = [] if "algn" in form.attributes else [set_attribute(part.file, form, "algn", "r")]
@@ -325,17 +316,17 @@ class OfficeFile(UnitFile):
         builder = RunBuilder(paragraph.tag[:-1], keep_space=False)
         start, end = paragraph.inner_start, paragraph.inner_end
         for child in paragraph.elements:
-            if child.name == _A_FRAME[0] and child is paragraph.elements[0]:
+            if child.name == "a:pPr" and child is paragraph.elements[0]:
                 start = child.end
-            elif child.name == _A_FRAME[1] and child is paragraph.elements[-1]:
+            elif child.name == "a:endParaRPr" and child is paragraph.elements[-1]:
                 end = child.start
-            elif child.name == _A_RUN:
-                form, text = child.find(_A_FORMAT), child.find(_A_TEXT)
+            elif child.name == "a:r":
+                form, text = child.find("a:rPr"), child.find("a:t")
                 head = part.file.text[child.start : child.inner_start] + (part.raw(form) if form else "")
                 builder.add_text(format_key(form), head, join_lines(text.text(), has_tabs=True) if text else "")
             elif child.name != ASIDE:
-                builder.add_alone(part.raw(child), is_space=child.name == _A_BREAK)
-        for link in paragraph.iter(*A_LINKS):
+                builder.add_alone(part.raw(child), is_space=child.name == "a:br")
+        for link in paragraph.iter(*LINKS):
             self.skip("tips of links", link.attributes.get("tooltip", ""))
         unit = builder.finish()
         if not has_letters(unit.text):
@@ -346,9 +337,9 @@ class OfficeFile(UnitFile):
     def read_shapes(self, part: OfficePart, shape: str) -> None:
         """Add the paragraphs of DrawingML, and texts about shapes. Fallbacks repeat what is before them."""
         indices: list[int] = []
-        for element in find_outer(part.file.root, (A_PARAGRAPH, shape, *A_LINKS), (A_PARAGRAPH,)):
-            equal = indices if element.has_ancestor(FALLBACK) else ()
-            if element.name == A_PARAGRAPH:
+        for element in find_outer(part.file.root, ("a:p", shape, *LINKS), ("a:p",)):
+            equal = indices if element.has_ancestor("mc:Fallback") else ()
+            if element.name == "a:p":
                 indices += self.read_drawing_paragraph(part, element, equal)
                 continue
             for attribute in ("title", "descr", "tooltip"):
@@ -359,7 +350,7 @@ class OfficeFile(UnitFile):
         indices: list[int] = []
         for name in names:
             part = self.open_part(name)
-            for paragraph in part.file.root.iter(A_PARAGRAPH):
+            for paragraph in part.file.root.iter("a:p"):
                 indices += self.read_drawing_paragraph(part, paragraph, equal)
         return indices
 

@@ -208,7 +208,7 @@ def format_key(element: Element | None) -> object:
     children = tuple(
         (child.name, format_key(child))
         for child in element.elements
-        if child.name.rpartition("}")[2] not in ("lang", "noProof", "proofErr", "extLst") and child.name != ASIDE
+        if child.local_name not in ("lang", "noProof", "proofErr", "extLst") and child.name != ASIDE
     )
     return (tuple(attributes), children) if attributes or children else None
 

@@ -40,7 +40,6 @@ _ENDS = {"ec": ("startRef", "id"), "em": ("startRef",), "ex": ("rid", "id"), "ep
 """Elements that begin and end pairs, and the attributes that their elements share."""
 _TAG = re.compile(r"[<\[](/?)([A-Za-z][\w:.-]*)(?:[\s=][^<>]*)?[>\]]")
 """What a placeholder says that it stands for: <b>, </b>, [b], [url=a]."""
-_XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
 @dataclass(frozen=True)
@@ -244,7 +243,7 @@ class XliffFile(UnitFile):
         after = max(source.end, entry.source.end)
         tag = source.tag.removesuffix("source") + "target"
         attributes = ' state="needs-review-translation"' if self._is_old and self._has_states else ""
-        attributes += ' xml:space="preserve"' if source.attributes.get(_XML_SPACE) == "preserve" else ""
+        attributes += ' xml:space="preserve"' if source.attributes.get("xml:space") == "preserve" else ""
         space = _find_indent(self._file.text, source.start)
         return [*replacements, (after, after, f"{space}<{tag}{attributes}>{content}</{tag}>")]
 

@@ -1,6 +1,7 @@
 """XML with the place of every element in the text, so that parts are replaced and all else keeps its bytes.
 
-Documents are checked by lxml first, without entities, DTDs or network. Names are written as {uri}local.
+Documents are checked by lxml first, without entities, DTDs or network. Names are prefix:local where the reader gives
+the prefix of a URI, whatever the document calls it; others are {URI}local. `xml:` is always known.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import html
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
@@ -20,7 +22,6 @@ from docmt.formats.patched_text import find_mark
 MAX_DEPTH = 250
 ASIDE = "#aside"
 """Name of comments and processing instructions among the children of an element."""
-_XML_URI = "http://www.w3.org/XML/1998/namespace"
 _TOKEN = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<!DOCTYPE[^>]*>|<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>|[^<]+", re.DOTALL
 )
@@ -60,6 +61,11 @@ class Element:
     attributes: dict[str, str] = field(default_factory=dict)
     """values by name; those without a prefix have no URI"""
     children: list[Element | Text] = field(default_factory=list)
+
+    @property
+    def local_name(self) -> str:
+        """Name without what tells its namespace."""
+        return self.tag.rpartition(":")[2]
 
     @property
     def elements(self) -> list[Element]:
@@ -110,10 +116,12 @@ class Element:
 class XmlFile:
     """A parsed XML text."""
 
-    def __init__(self, data: bytes, path: str, aliases: Mapping[str, str] | None = None, doctype: bool = False) -> None:
+    def __init__(
+        self, data: bytes, path: str, prefixes: Mapping[str, str] = MappingProxyType({}), doctype: bool = False
+    ) -> None:
         """Parse.
 
-        path: name of the file in messages. aliases: URIs that count as other ones. doctype: whether a DOCTYPE without
+        path: name of the file in messages. prefixes: those of names, by URI. doctype: whether a DOCTYPE without
         declarations is allowed, as XHTML has. Raises DocmtError for broken XML, other DOCTYPEs and other charsets.
         """
         self.path = path
@@ -125,7 +133,7 @@ class XmlFile:
             self.text = data[len(self._mark) :].decode(self.encoding)
         except (UnicodeDecodeError, LookupError) as error:
             raise BrokenXmlError(f"{path} is not text in {self.encoding}, which it names. Save it as UTF-8.") from error
-        self.root = _build_tree(self.text, path, aliases or {})
+        self.root = _build_tree(self.text, path, prefixes)
 
     def encode(self, text: str) -> bytes:
         """Return the bytes of a text that replaces `text`, in the same encoding."""
@@ -195,10 +203,10 @@ def _check_xml(data: bytes, path: str) -> None:
         raise BrokenXmlError(f"{path}: broken XML ({error}). Save it as UTF-8.") from error
 
 
-def _build_tree(text: str, path: str, aliases: Mapping[str, str]) -> Element:
+def _build_tree(text: str, path: str, prefixes: Mapping[str, str]) -> Element:
     root: Element | None = None
     current: Element | None = None
-    spaces: list[dict[str, str]] = [{"xml": _XML_URI, "": ""}]
+    spaces: list[dict[str, str]] = [{"xml": "xml:"}]
     for token in _TOKEN.finditer(text):
         raw, start, end = token[0], token.start(), token.end()
         if not raw.startswith("<"):
@@ -216,7 +224,7 @@ def _build_tree(text: str, path: str, aliases: Mapping[str, str]) -> Element:
             if current is not None:
                 current.children.append(Element(ASIDE, "", start, end, current, end, end))
         else:
-            element = _parse_tag(raw, start, current, spaces, aliases)
+            element = _parse_tag(raw, start, current, spaces, prefixes)
             if current is not None:
                 current.children.append(element)
             root = root or element
@@ -233,18 +241,16 @@ def _build_tree(text: str, path: str, aliases: Mapping[str, str]) -> Element:
 
 
 def _parse_tag(
-    raw: str, start: int, parent: Element | None, spaces: list[dict[str, str]], aliases: Mapping[str, str]
+    raw: str, start: int, parent: Element | None, spaces: list[dict[str, str]], prefixes: Mapping[str, str]
 ) -> Element:
-    """Return the element of a start tag, and add the namespaces that it sees to `spaces`."""
+    """Return the element of a start tag, and add what its prefixes stand for in names to `spaces`."""
     match = _NAME.match(raw)
     tag = match[1] if match else ""
     pairs = [(name, unescape(value[1:-1])) for name, value in _ATTRIBUTE.findall(raw, 1 + len(tag))]
     scope = spaces[-1]
-    declared = {
-        name[6:]: aliases.get(value, value) for name, value in pairs if name == "xmlns" or name.startswith("xmlns:")
-    }
-    if declared:
-        scope = {**scope, **declared}
+    for name, uri in pairs:
+        if name == "xmlns" or name.startswith("xmlns:"):
+            scope = {**scope, name[6:]: f"{prefixes[uri]}:" if uri in prefixes else f"{{{uri}}}" if uri else ""}
     spaces.append(scope)
     attributes = {_resolve(name, scope) if ":" in name else name: value for name, value in pairs}
     return Element(_resolve(tag, scope), tag, start, start + len(raw), parent, attributes=attributes)
@@ -252,8 +258,7 @@ def _parse_tag(
 
 def _resolve(tag: str, scope: Mapping[str, str]) -> str:
     prefix, _, local = tag.rpartition(":")
-    uri = scope.get(prefix, "")
-    return f"{{{uri}}}{local}" if uri else local
+    return scope.get(prefix, "") + local
 
 
 def unescape(raw: str) -> str:
