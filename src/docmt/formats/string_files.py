@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -17,6 +17,8 @@ from docmt.formats.patched_text import Span, TextFile
 from docmt.formats.units import ReadConfig, Unit
 
 ANY = "*"
+MARK = "\ue000"
+"""Beginning of what stands for a string while a file is parsed; its number follows."""
 SHOWN_PATHS = 5
 """Paths in a message."""
 _IDENTIFIER = re.compile(
@@ -49,6 +51,28 @@ class NamedString(NamedTuple):
     def pattern(self) -> str:
         """The path with * for indices."""
         return ".".join(ANY if index else part for part, index in zip(self.path, self.is_in_list, strict=True))
+
+
+def name_marks(tree: object, read_key: Callable[[int], str]) -> Iterator[tuple[int, tuple[str, ...], tuple[bool, ...]]]:
+    """Yield the number of each string of a parsed file, its path, and whether each part of this is an index.
+
+    tree: objects and lists, with `MARK` and their numbers for strings, and perhaps for keys. read_key: returns a key.
+    """
+    nodes: list[tuple[object, tuple[str, ...], tuple[bool, ...]]] = [(tree, (), ())]
+    passed = set()
+    while nodes:
+        node, path, is_in_list = nodes.pop()
+        if id(node) in passed:
+            continue  # an alias of YAML
+        passed.add(id(node))
+        if isinstance(node, str) and node.startswith(MARK):
+            yield int(node[1:]), path, is_in_list
+        elif isinstance(node, dict):
+            names = [read_key(int(key[1:])) if key.startswith(MARK) else key for key in map(str, node)]
+            children = zip(names, node.values(), strict=True)
+            nodes += [(child, (*path, name), (*is_in_list, False)) for name, child in children][::-1]
+        elif isinstance(node, list):
+            nodes += [(child, (*path, str(number)), (*is_in_list, True)) for number, child in enumerate(node)][::-1]
 
 
 def select_strings(
