@@ -47,21 +47,21 @@ class RunLayout:
             if isinstance(part, Code) and part.kind != "single" and part.id in self.heads:
                 if part.kind == "open":
                     opened.append(part.id)
-                elif part.kind == "close":
+                else:
                     opened.pop()
             elif isinstance(part, str) or part.id in self.inner:
                 # A pair that the projection put back encloses the others, so the outermost is the one that counts.
                 previous = opened[0] if opened else self._find_neighbor(previous, segments[number:])
-                writer.open_run(previous)
+                writer.enter(previous, isinstance(part, str))
                 if isinstance(part, str):
-                    writer.add_text(part)
+                    writer.builder.add_text(part)
                 else:
-                    writer.add_inner(part.id)
+                    writer.add_code(part.id, self.inner[part.id])
             else:
-                writer.close_run()
+                writer.enter("", False)
                 writer.add_code("/" * (part.kind == "close") + part.id, part.content)
-        writer.close_run()
-        return writer.finish(unit.id)
+        writer.enter("", False)
+        return writer.builder.finish(unit.id)
 
     def _find_neighbor(self, previous: str, following: Iterable[str | Code]) -> str:
         """Return the run of text outside of runs: the plainer one of the runs before and after it."""
@@ -77,43 +77,28 @@ class _RunWriter:
 
     def __init__(self, layout: RunLayout, set_language: Callable[[str], str]) -> None:
         self._layout, self._set_language = layout, set_language
-        self._builder = UnitBuilder()
+        self.builder = UnitBuilder()
         self._run = ""
         self._in_text = False
 
     def add_code(self, id: str, content: str) -> None:
         if content:
-            self._builder.add_alone(id, content)
+            self.builder.add_alone(id, content)
 
-    def open_run(self, id: str) -> None:
-        if id != self._run:
-            self.close_run()
-            self.add_code("", self._set_language(self._layout.heads[id]))
-            self._run = id
-
-    def add_text(self, text: str) -> None:
-        if not self._in_text:
-            self.add_code("", self._layout.text_start)
-            self._in_text = True
-        self._builder.add_text(text)
-
-    def add_inner(self, id: str) -> None:
-        self._close_text()
-        self.add_code(id, self._layout.inner[id])
-
-    def close_run(self) -> None:
-        self._close_text()
-        if self._run:
-            self.add_code("", self._layout.run_end)
-            self._run = ""
-
-    def _close_text(self) -> None:
-        if self._in_text:
+    def enter(self, run: str, is_text: bool) -> None:
+        """Close what is open but not wanted, and open the run, and its text. run: empty for none."""
+        if self._in_text and not (is_text and run == self._run):
             self.add_code("", self._layout.text_end)
             self._in_text = False
-
-    def finish(self, id: str) -> Unit:
-        return self._builder.finish(id)
+        if run != self._run:
+            if self._run:
+                self.add_code("", self._layout.run_end)
+            if run:
+                self.add_code("", self._set_language(self._layout.heads[run]))
+            self._run = run
+        if is_text and not self._in_text:
+            self.add_code("", self._layout.text_start)
+            self._in_text = True
 
 
 class RunBuilder:

@@ -14,7 +14,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import decode_utf8
 from docmt.documents.words import has_letters
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_pieces
-from docmt.formats.units import Code, Skipped, Unit, UnitFile
+from docmt.formats.units import Skipped, Unit, UnitFile
 
 Span = tuple[int, int]
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
@@ -57,7 +57,7 @@ class PatchedText:
 
         old: the units as read. replacements: further (start, end, text), outside of regions or within unchanged ones.
         """
-        return _Renderer(self, old, new, replacements).render(0, len(self.text))
+        return _Renderer(self, old, new, replacements).render(0, 0, len(self.text))
 
 
 class _Renderer:
@@ -72,11 +72,7 @@ class _Renderer:
         )
         self._starts = [start for start, *_ in self._spans]
 
-    def render(self, start: int, end: int) -> str:
-        """Return text[start:end] with the replacements in it."""
-        return self._render(bisect_left(self._starts, start), start, end)
-
-    def _render(self, index: int, start: int, end: int) -> str:
+    def render(self, index: int, start: int, end: int) -> str:
         """Return text[start:end] with the replacements from this index on."""
         parts, position = [], start
         for number in range(index, len(self._spans)):
@@ -93,21 +89,18 @@ class _Renderer:
     def _render_region(self, number: int, region: Region) -> str:
         unit = self._new[region.unit]
         if unit == self._old[region.unit]:
-            return self._render(number + 1, region.start, region.end)
-        return "".join(
-            region.escape(part)
-            if isinstance(part, str)
-            else self._render_nested(number + 1, part, region.nested.get("/" * (part.kind == "close") + part.id))
-            for part in unit.segments()
-        )
-
-    def _render_nested(self, first: int, code: Code, span: Span | None) -> str:
-        """Return a code with the replacements in it. first: index of the one after the region of the code."""
-        if span is None:
-            return code.content
-        start, end = span
-        text = self._render(max(first, bisect_left(self._starts, start)), start, end)
-        return text + code.content[end - start :]  # its content may have a space more
+            return self.render(number + 1, region.start, region.end)
+        parts = []
+        for part in unit.segments():
+            if isinstance(part, str):
+                parts.append(region.escape(part))
+            elif span := region.nested.get("/" * (part.kind == "close") + part.id):
+                start, end = span
+                parts.append(self.render(max(number + 1, bisect_left(self._starts, start)), start, end))
+                parts.append(part.content[end - start :])  # its content may have a space more
+            else:
+                parts.append(part.content)
+        return "".join(parts)
 
 
 @dataclass(frozen=True)
@@ -140,26 +133,19 @@ def decode_text(data: bytes, path: str, fallback: str = "") -> tuple[str, TextEn
     Raises DocmtError for bytes that are no text in these.
     """
     mark, name = find_mark(data)
-    name = name or "utf-8"
-    try:
-        text = data[len(mark) :].decode(name)
-    except UnicodeDecodeError as error:
-        if name != "utf-8":
-            raise DocmtError(f"{path}: broken UTF-16 at byte {error.start + len(mark)}: save it as UTF-8") from error
-        if mark or not fallback:
-            decode_utf8(data, path)  # raises with the line and a guess
-        text, name = _decode_fallback(data, path, fallback), fallback
+    for encoding in [name] if mark else ["utf-8", *filter(None, [fallback])]:
+        try:
+            text = data[len(mark) :].decode(encoding)
+            break
+        except UnicodeDecodeError as error:
+            if encoding.startswith("utf-16"):
+                place = error.start + len(mark)
+                raise DocmtError(f"{path}: broken UTF-16 at byte {place}: save it as UTF-8") from error
+    else:
+        text = decode_utf8(data, path)  # raises with the line and a guess
     if "\0" in text:
         raise DocmtError(f"{path}: it has null bytes, so it is no text, or UTF-16 without a mark: save it as UTF-8")
-    return text, TextEncoding(name, mark)
-
-
-def _decode_fallback(data: bytes, path: str, fallback: str) -> str:
-    try:
-        return data.decode(fallback)
-    except UnicodeDecodeError:
-        decode_utf8(data, path)
-        raise
+    return text, TextEncoding(encoding, mark)
 
 
 class TextFile(UnitFile):

@@ -152,7 +152,8 @@ def quote_attribute(value: str) -> str:
 
 def escape_attribute(value: str) -> str:
     """Return the value of an attribute for quotes of both kinds."""
-    return quote_attribute(value.replace('"', "\ufdd0"))[1:-1].replace("\ufdd0", "&quot;").replace("'", "&apos;")
+    marks = {'"': "&quot;", "'": "&apos;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+    return escape(ILLEGAL.sub("", value), marks)
 
 
 ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
@@ -171,13 +172,11 @@ def set_attribute(file: XmlFile, element: Element, tag: str, value: str) -> tupl
 
 def _detect_encoding(data: bytes) -> tuple[bytes, str]:
     mark, encoding = find_mark(data)
-    if mark:
-        return mark, encoding
-    for start, encoding in ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be")):
-        if data.startswith(start):
-            return b"", encoding
-    match = _ENCODING.match(data[:1000])
-    return b"", match[1].decode() if match else "utf-8"
+    if not mark:
+        match = _ENCODING.match(data[:1000])
+        declared = match[1].decode() if match else "utf-8"
+        encoding = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(data[:2], declared)
+    return mark, encoding
 
 
 def _refuse_declarations(data: bytes, encoding: str, path: str, allowed: bool) -> None:
@@ -189,11 +188,8 @@ def _refuse_declarations(data: bytes, encoding: str, path: str, allowed: bool) -
 
 
 def _check_xml(data: bytes, path: str) -> None:
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_blank_text=False
-    )
     try:
-        etree.fromstring(data, parser)
+        etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True))
     except (etree.XMLSyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         place = f"{path}, line {line}" if line else path
@@ -204,30 +200,23 @@ def _check_xml(data: bytes, path: str) -> None:
 
 
 def _build_tree(text: str, path: str, prefixes: Mapping[str, str]) -> Element:
-    root: Element | None = None
-    current: Element | None = None
+    """Return the root of a text, which the XML parser found well-formed."""
+    document = current = Element("", "", 0, 0)
     spaces: list[dict[str, str]] = [{"xml": "xml:"}]
     for token in _TOKEN.finditer(text):
         raw, start, end = token[0], token.start(), token.end()
         if not raw.startswith("<"):
-            if current is not None:
-                current.children.append(Text(start, end, unescape(raw)))
+            current.children.append(Text(start, end, unescape(raw)))
         elif raw.startswith("<![CDATA["):
-            if current is not None:
-                current.children.append(Text(start, end, normalize_lines(raw[9:-3])))
-        elif raw.startswith("</"):
-            if current is None:
-                break
+            current.children.append(Text(start, end, normalize_lines(raw[9:-3])))
+        elif raw.startswith("</") and current.parent:
             current.inner_end, current.end, current = start, end, current.parent
             spaces.pop()
         elif raw.startswith(("<!", "<?")):
-            if current is not None:
-                current.children.append(Element(ASIDE, "", start, end, current, end, end))
+            current.children.append(Element(ASIDE, "", start, end, current, end, end))
         else:
             element = _parse_tag(raw, start, current, spaces, prefixes)
-            if current is not None:
-                current.children.append(element)
-            root = root or element
+            current.children.append(element)
             if raw.endswith("/>"):
                 element.inner_end = element.end = end
                 spaces.pop()
@@ -235,8 +224,10 @@ def _build_tree(text: str, path: str, prefixes: Mapping[str, str]) -> Element:
                 current = element
                 if len(spaces) > MAX_DEPTH:
                     raise DocmtError(f"{path}: elements are nested deeper than {MAX_DEPTH}. It is refused.")
-    if root is None or current is not None:
+    root = next((each for each in document.elements if each.name != ASIDE), None)
+    if root is None or current is not document:
         raise DocmtError(f"{path}: broken XML. Save it again with its program.")
+    root.parent = None
     return root
 
 
