@@ -30,15 +30,13 @@ class JsonFile(TextFile):
 
     def __init__(self, data: bytes, path: str, protect: Sequence[str] = ()) -> None:
         super().__init__(data, path, protect=protect)
-        self.spans: list[tuple[int, int]] = []
-        """start and end of each unit's string with its quotes"""
         self.locales: list[tuple[int, int]] = []
         """start and end of the string that names the language, if one does"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. A file of ASCII with escapes stays one. ARB names the language."""
         names = [(*span, json.dumps(language.replace("-", "_"))) for span in self.locales if language]
-        return self.render_strings(units, self.spans, self.quote, names)
+        return self.render_strings(units, self.quote, names)
 
     def quote(self, text: str, old: str) -> str:
         """Return a string with the escapes that the file, and the string in its place, have."""
@@ -133,8 +131,8 @@ def _add_unit(file: JsonFile, value: NamedString, is_named: bool) -> None:
         return
     if not is_named and not is_icu_message(string) and is_identifier(string):
         file.skipped.append(Skipped("identifiers", string))
-    elif file.add_string(string, name):
-        file.spans.append((value.start, value.end))
+    else:
+        file.add_string(string, name, (value.start, value.end))
 
 
 def _decode(file: JsonFile, start: int, end: int) -> str:

@@ -156,6 +156,8 @@ class TextFile(UnitFile):
         super().__init__()
         text, self._encoding = decode_text(data, path, fallback)
         self.path, self.patches, self._protect = path, PatchedText(text), protect
+        self.spans: list[Span] = []
+        """of the string of each unit, see `add_string`"""
 
     @property
     def text(self) -> str:
@@ -172,29 +174,27 @@ class TextFile(UnitFile):
         return self._encoding.encode(self.patches.render(self.units, units, replacements), self.path)
 
     def render_strings(
-        self,
-        units: Sequence[Unit],
-        spans: Sequence[Span],
-        quote: Callable[[str, str], str],
-        replacements: Iterable[Replacement] = (),
+        self, units: Sequence[Unit], quote: Callable[[str, str], str], replacements: Iterable[Replacement] = ()
     ) -> bytes:
         """Return the file with these units as strings. quote: writes a value in the place of an old string."""
         changed = [
             (start, end, quote(tidy_pieces(old, new).render(), self.text[start:end]))
-            for (start, end), old, new in zip(spans, self.units, units, strict=True)
+            for (start, end), old, new in zip(self.spans, self.units, units, strict=True)
             if new != old
         ]
         return self.render(units, [*changed, *replacements])
 
-    def add_string(self, text: str, id: str) -> bool:
-        """Add the unit of a string of a program, with its placeholders as codes. Return whether it has letters."""
+    def add_string(self, text: str, id: str, span: Span) -> bool:
+        """Add the unit of a string of a program, with its placeholders as codes, if it has letters. Return whether."""
         if is_icu_message(text):
             self.skipped.append(Skipped("ICU messages", text))
             return False
         unit = hide_placeholders(Unit(text, id=id), protect=self._protect)
-        if has_letters(unit.text):
-            self.add_unit(unit)
-        return has_letters(unit.text)
+        if not has_letters(unit.text):
+            return False
+        self.add_unit(unit)
+        self.spans.append(span)
+        return True
 
     def find_line(self, position: int) -> str:
         """Return the file and the line of a position, for messages."""

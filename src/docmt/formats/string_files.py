@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
 from docmt.documents.input_formats import find_content_suffix
-from docmt.formats.patched_text import Span, TextFile
+from docmt.formats.patched_text import TextFile
 from docmt.formats.units import ReadConfig, Unit
 
 ANY = "*"
@@ -132,18 +132,16 @@ class StringsFile(TextFile):
     def __init__(self, data: bytes, path: str, protect: Sequence[str] = ()) -> None:
         super().__init__(data, path, "latin-1", protect)
         self._is_java = find_content_suffix(path) == ".properties"
-        self._spans: list[Span] = []
-        """of the value of each unit"""
         for match in (_PROPERTY if self._is_java else _STRING).finditer(self.text):
             value = self._read_value(match["value"] or "")
             if is_identifier(value):
                 self.skip("identifiers", value)
-            elif self.add_string(value, match["key"] or ""):
-                self._spans.append(match.span("value"))
+            else:
+                self.add_string(value, match["key"] or "", match.span("value"))
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Properties that are not UTF-8 get escapes for letters outside of ASCII."""
-        return self.render_strings(units, self._spans, self._write_value)
+        return self.render_strings(units, self._write_value)
 
     def _read_value(self, raw: str) -> str:
         value = _ESCAPE.sub(_decode_escape, raw).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
