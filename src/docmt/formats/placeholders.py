@@ -214,16 +214,13 @@ def _join_runs(tokens: list[_Token]) -> list[_Token]:
 
 def _carry_spaces(tokens: list[_Token]) -> None:
     """Move a space beside a run of codes with a placeholder into it, if there is one on the other side, or nothing."""
-    index = 0
-    while index < len(tokens):
-        end = index
-        while end < len(tokens) and _is_hidden(tokens[end]):
-            end += 1
-        run = tokens[index:end]
-        if any(token.kind == "single" for token in run):
-            border = _Token("space", "")
-            _carry(tokens[index - 1] if index else border, run, tokens[end] if end < len(tokens) else border)
-        index = max(end, index + 1)
+    border = (False, [_Token("space", "")])
+    groups = [(is_hidden, list(group)) for is_hidden, group in groupby(tokens, _is_hidden)]
+    for (_, before), (is_hidden, run), (_, after) in zip(
+        [border, *groups], groups, [*groups[1:], border], strict=False
+    ):
+        if is_hidden and any(token.kind == "single" for token in run):
+            _carry(before[-1], run, after[0])
 
 
 def _is_hidden(token: _Token) -> bool:
@@ -240,11 +237,10 @@ def _carry(before: _Token, run: Sequence[_Token], after: _Token) -> None:
         if not (is_read and last.kind == "close"):
             last.content += SPACE
             after.content = after.content[1:]
-    elif (
-        left == SPACE and right in ("", *_CLOSING) and first.kind != "close" and not (is_read and first.kind == "open")
-    ):
-        first.content = SPACE + first.content
-        before.content = before.content[:-1]
+    elif left == SPACE and right in ("", *_CLOSING) and first.kind != "close":
+        if not (is_read and first.kind == "open"):
+            first.content = SPACE + first.content
+            before.content = before.content[:-1]
 
 
 def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
