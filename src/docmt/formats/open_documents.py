@@ -83,39 +83,32 @@ class OpenDocumentFile(UnitFile):
         manifest = "META-INF/manifest.xml"
         if manifest in self._package and b"encryption-data" in self._package.read(manifest):
             raise DocmtError(f"{path} is encrypted. Save it without a password, and translate that.")
-        content, styles, meta = (self._parse(name) for name in ("content.xml", "styles.xml", "meta.xml"))
-        assert content is not None
-        if meta is not None:
-            reader = _PartReader(self, self._add_part("meta.xml", meta), _Styles([]))
+        content = self._parse("content.xml")
+        styles, meta = (self._parse(name) if name in self._package else None for name in ("styles.xml", "meta.xml"))
+        if meta:
+            reader = self._add_part("meta.xml", meta, [])
             for element in meta.root.iter("dc:title", "dc:subject", "dc:description"):
                 if not self.skip_of_program(element.text()):
                     reader.add_plain(element)
-        roots = [styles.root] if styles is not None else []
-        self._read_part("content.xml", content, _Styles([*roots, content.root]))
-        if styles is not None:
-            self._read_part("styles.xml", styles, _Styles(roots))
+        self._add_part("content.xml", content, [styles.root, content.root] if styles else [content.root]).read()
+        if styles:
+            self._add_part("styles.xml", styles, [styles.root]).read()
 
-    def _add_part(self, name: str, file: XmlFile) -> _Part:
+    def _add_part(self, name: str, file: XmlFile, styles: Sequence[Element]) -> _PartReader:
+        """Add a part. Return its reader. styles: elements that hold the styles of its texts."""
         self._parts.append(_Part(name, file, PatchedText(file.text)))
-        return self._parts[-1]
-
-    def _read_part(self, name: str, file: XmlFile, styles: _Styles) -> None:
-        """Read the paragraphs of a part."""
-        _PartReader(self, self._add_part(name, file), styles).read()
+        return _PartReader(self, self._parts[-1], _Styles(styles))
 
     def read_object(self, folder: str, reference: str) -> None:
         """Read an embedded object once. folder: that of the part which refers to it."""
         inner = reference.removeprefix("./").rstrip("/")
         for name in (f"{folder}/{inner}/content.xml", f"{inner}/content.xml"):
             if name in self._package and all(part.name != name for part in self._parts):
-                file = XmlFile(self._package.read(name), f"{self._path} ({name})", _PREFIXES)
-                self._read_part(name, file, _Styles([file.root]))
+                file = self._parse(name)
+                self._add_part(name, file, [file.root]).read()
                 return
 
-    def _parse(self, name: str) -> XmlFile | None:
-        """Return a part. Only `content.xml` must be there."""
-        if name != "content.xml" and name not in self._package:
-            return None
+    def _parse(self, name: str) -> XmlFile:
         return XmlFile(self._package.read(name), f"{self._path} ({name})", _PREFIXES)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
@@ -239,10 +232,8 @@ class _PartReader:
         if self._styles.is_code("paragraph", element.attributes.get("text:style-name", "")):
             self._document.skip("code", element.text())
             return []
-        inline = _InlineReader(self._part.file, self._styles)
+        inline = _InlineReader(self._document, self._part.file, self._styles)
         inline.add(element.children)
-        for code in inline.code_texts:
-            self._document.skip("code", code)
         unit = inline.builder.finish()
         if not has_letters(unit.text):
             return []
@@ -254,12 +245,10 @@ class _PartReader:
 class _InlineReader:
     """Reader of the text and the codes of a paragraph."""
 
-    def __init__(self, file: XmlFile, styles: _Styles) -> None:
+    def __init__(self, document: OpenDocumentFile, file: XmlFile, styles: _Styles) -> None:
         self.builder = UnitBuilder(collapse=True)
         self.nested: dict[str, Span] = {}
-        self.code_texts: list[str] = []
-        """texts of spans that are code"""
-        self._file, self._styles = file, styles
+        self._document, self._file, self._styles = document, file, styles
         self._ids: dict[str, str] = {}  # of pairs, by format
         self._opened: list[str] = []
         self._count = 0
@@ -276,18 +265,16 @@ class _InlineReader:
             kind, format = self._classify(node)
             if kind in ("pair", "link"):
                 run = [node]
-                while position < len(nodes) and self._continues(nodes[position], kind, format):
-                    follower = nodes[position]
-                    run += [follower] if isinstance(follower, Element) else []
-                    position += 1
+                for follower in nodes[position:]:
+                    if not isinstance(follower, Element) or self._classify(follower) != (kind, format):
+                        break
+                    run.append(follower)
+                position += len(run) - 1
                 self._add_pair(run, kind, format)
             elif kind == "plain":
                 self.add(node.children)
             else:
                 self._add_alone(node, kind)
-
-    def _continues(self, node: Element | Text, kind: str, format: str) -> bool:
-        return isinstance(node, Element) and self._classify(node) == (kind, format)
 
     def _add_pair(self, run: Sequence[Element], kind: str, format: str) -> None:
         if kind == "pair":
@@ -314,7 +301,7 @@ class _InlineReader:
         if next(node.iter(*_PARAGRAPHS, *_PLAIN), None) is not None:
             self.nested[id] = node.start, node.end
         elif kind == "code":
-            self.code_texts.append(node.text())
+            self._document.skip("code", node.text())
 
     def _classify(self, node: Element) -> tuple[str, str]:
         """Return "pair", "link", "space", "single", "code" or "plain" (no code at all), and the format of a pair."""
@@ -420,11 +407,9 @@ def _set_language(file: XmlFile, language: str) -> list[Replacement]:
     """
     code, *others = language.split("-")
     country = next((each.upper() for each in others if len(each) == 2), "none")
-    replacements = [
-        change
-        for element in file.root.iter("style:text-properties")
-        for change in _set_properties(file, element, code.lower(), country)
-    ]
+    replacements: list[Replacement] = []
+    for element in file.root.iter("style:text-properties"):
+        replacements += _set_properties(file, element, code.lower(), country)
     style = _find_prefix(file, "style")
     if is_right_to_left(language) and style:
         for default in file.root.iter("style:default-style"):

@@ -215,10 +215,8 @@ def _join_runs(tokens: list[_Token]) -> list[_Token]:
 def _carry_spaces(tokens: list[_Token]) -> None:
     """Move a space beside a run of codes with a placeholder into it, if there is one on the other side, or nothing."""
     border = (False, [_Token("space", "")])
-    groups = [(is_hidden, list(group)) for is_hidden, group in groupby(tokens, _is_hidden)]
-    for (_, before), (is_hidden, run), (_, after) in zip(
-        [border, *groups], groups, [*groups[1:], border], strict=False
-    ):
+    groups = [border, *((is_hidden, list(group)) for is_hidden, group in groupby(tokens, _is_hidden)), border]
+    for (_, before), (is_hidden, run), (_, after) in zip(groups, groups[1:], groups[2:], strict=False):
         if is_hidden and any(token.kind == "single" for token in run):
             _carry(before[-1], run, after[0])
 
@@ -237,10 +235,9 @@ def _carry(before: _Token, run: Sequence[_Token], after: _Token) -> None:
         if not (is_read and last.kind == "close"):
             last.content += SPACE
             after.content = after.content[1:]
-    elif left == SPACE and right in ("", *_CLOSING) and first.kind != "close":
-        if not (is_read and first.kind == "open"):
-            first.content = SPACE + first.content
-            before.content = before.content[:-1]
+    elif left == SPACE and right in ("", *_CLOSING) and first.kind not in ("close", "open" if is_read else ""):
+        first.content = SPACE + first.content
+        before.content = before.content[:-1]
 
 
 def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
