@@ -9,7 +9,7 @@ import posixpath
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
@@ -18,7 +18,7 @@ from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_lines
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import space_words
-from docmt.formats.units import Code, Unit, UnitFile
+from docmt.formats.units import Unit, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
@@ -81,12 +81,8 @@ class _OfficeText:
             return new
         if _shape(old) == _shape(self.unit):
             contents = {(code.id, code.kind): code.content for code in self.unit.codes}
-            codes = [
-                Code(each.offset, each.kind, each.id, contents[each.id, each.kind], each.can_copy, each.is_space)
-                for each in new.codes
-                if (each.id, each.kind) in contents
-            ]
-            return Unit(new.text, tuple(codes), new.id)
+            codes = [each for each in new.codes if (each.id, each.kind) in contents]
+            return replace(new, codes=tuple(replace(each, content=contents[each.id, each.kind]) for each in codes))
         return Unit(new.text)
 
 
@@ -188,30 +184,29 @@ class OfficeFile(UnitFile):
         escape: Callable[[str], str] = escape_text,
         builder: RunBuilder | None = None,
         paragraph: Element | None = None,
-        same_as: int | None = None,
+        equal: Iterable[int] = (),
     ) -> int:
-        """Add the text in a span of a part, and return the index of its unit. same_as: that of the unit it repeats."""
-        index = self.add_unit(unit) if same_as is None else same_as
+        """Add the text in a span of a part. Return the index of its unit.
+
+        equal: units that it may repeat: one with the same text is its unit, if the codes of one fit the other.
+        """
+        shape, has_single = _shape(unit), any(code.kind == "single" for code in unit.codes)
+        for index in equal:
+            other = self.units[index]
+            if other.text == unit.text and (_shape(other) == shape or not has_single):
+                break
+        else:
+            index = self.add_unit(unit)
         part.patched.add(*span, len(part.texts), escape, builder.nested if builder else None)
         part.texts.append(_OfficeText(unit, index, builder.layout if builder else None, paragraph))
         return index
-
-    def find_equal(self, unit: Unit, indices: Iterable[int]) -> int | None:
-        """Return which of these units has the same text, if one's codes can be written for the other."""
-        for index in indices:
-            other = self.units[index]
-            if other.text == unit.text and (
-                _shape(other) == _shape(unit) or not any(code.kind == "single" for code in unit.codes)
-            ):
-                return index
-        return None
 
     def add_attribute(
         self, part: OfficePart, element: Element, name: str, equal: Collection[int] = (), limit: int = 0
     ) -> list[int]:
         """Add the value of an attribute. Return its index, if it is a text.
 
-        name: with a prefix if it has that of the element. equal: see `find_equal`. limit: characters; a longer
+        name: with a prefix if it has that of the element. equal: see `add_text`. limit: characters; a longer
         translation is not written; 0: any.
         """
         value = element.attributes.get(name, "")
@@ -219,12 +214,11 @@ class OfficeFile(UnitFile):
             return []
         tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition(':')[2]}" if ":" in name else name
         start, end, _ = set_attribute(part.file, element, tag, value)
-        unit = Unit(value)
 
         def escape(text: str) -> str:
             return escape_attribute(value if limit and len(text) > limit else text)
 
-        return [self.add_text(part, (start + 1, end - 1), unit, escape, same_as=self.find_equal(unit, equal))]
+        return [self.add_text(part, (start + 1, end - 1), Unit(value), escape, equal=equal)]
 
     def add_properties(self) -> None:
         """Add title, subject and description of the document."""
@@ -236,12 +230,11 @@ class OfficeFile(UnitFile):
                     self.add_element_text(part, element)
 
     def add_element_text(self, part: OfficePart, element: Element, equal: Collection[int] = ()) -> list[int]:
-        """Add the text of an element that holds nothing else. equal: see `find_equal`. Return its index, if any."""
+        """Add the text of an element that holds nothing else. equal: see `add_text`. Return its index, if any."""
         unit = Unit(element.text())
         if not has_letters(unit.text) or element.elements:
             return []
-        span = (element.inner_start, element.inner_end)
-        return [self.add_text(part, span, unit, same_as=self.find_equal(unit, equal))]
+        return [self.add_text(part, (element.inner_start, element.inner_end), unit, equal=equal)]
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the package with other units."""
@@ -270,9 +263,8 @@ class OfficeFile(UnitFile):
             return adapted
         words = {code.id for code in text.unit.codes if code.kind == "single" and _WORDS.match(code.content)}
         adapted = space_words(text.unit, adapted, words)
-        beginning = self.begin_paragraph(text.paragraph, language) if language and text.paragraph else ""
         return text.layout.lay_out(
-            adapted, beginning, lambda head: self.set_run_language(head, language, text.paragraph) if language else head
+            adapted, lambda head: self.set_run_language(head, language, text.paragraph) if language else head
         )
 
     @abstractmethod
@@ -297,17 +289,13 @@ class OfficeFile(UnitFile):
             start = rest[: len(tag)] + f' lang="{language}"' + rest[len(tag) : end]
         return match[0] + start + rest[end:]
 
-    def begin_paragraph(self, paragraph: Element, language: str) -> str:
-        """Return markup before the first run of a changed paragraph: the direction, if it has no format."""
-        if not is_right_to_left(language) or paragraph.find("a:pPr"):
-            return ""
-        return f'<{paragraph.tag}Pr algn="r" rtl="1"/>'
-
     def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[Replacement]:
         """Return replacements of the format of a changed paragraph, which set its direction."""
-        form = paragraph.find("a:pPr")
-        if not is_right_to_left(language) or form is None:
+        if not is_right_to_left(language):
             return []
+        form = paragraph.find("a:pPr")
+        if form is None:
+            return [(paragraph.inner_start, paragraph.inner_start, f'<{paragraph.tag}Pr algn="r" rtl="1"/>')]
         patches = [] if "algn" in form.attributes else [set_attribute(part.file, form, "algn", "r")]
         return [*patches, set_attribute(part.file, form, "rtl", "1")]
 
@@ -331,8 +319,7 @@ class OfficeFile(UnitFile):
         unit = builder.finish()
         if not has_letters(unit.text):
             return []
-        same = self.find_equal(unit, equal)
-        return [self.add_text(part, (start, end), unit, builder=builder, paragraph=paragraph, same_as=same)]
+        return [self.add_text(part, (start, end), unit, builder=builder, paragraph=paragraph, equal=equal)]
 
     def read_shapes(self, part: OfficePart, shape: str) -> None:
         """Add the paragraphs of DrawingML, and texts about shapes. Fallbacks repeat what is before them."""

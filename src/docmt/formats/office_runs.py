@@ -33,13 +33,12 @@ class RunLayout:
     inner: dict[str, str] = field(default_factory=dict)
     """markup of single codes that belong into a run, such as tabs, by id"""
 
-    def lay_out(self, unit: Unit, beginning: str, set_language: Callable[[str], str]) -> Unit:
+    def lay_out(self, unit: Unit, set_language: Callable[[str], str]) -> Unit:
         """Return the unit with all markup as single codes: runs open where text begins, and none is empty.
 
-        beginning: markup before the first run. set_language: changes the head of a run.
+        set_language: changes the head of a run.
         """
         writer = _RunWriter(self, set_language)
-        writer.add_code("", beginning)
         segments = list(unit.segments())
         previous = ""
         opened: list[str] = []

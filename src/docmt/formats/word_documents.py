@@ -187,25 +187,16 @@ class WordDocument(ChartedFile):
             head = _add_direction(head, prefix)
         return head
 
-    def begin_paragraph(self, paragraph: Element, language: str) -> str:
-        """Return a format with the direction, if the paragraph has none."""
-        if paragraph.name != "w:p":
-            return super().begin_paragraph(paragraph, language)
-        if not is_right_to_left(language) or paragraph.find("w:pPr"):
-            return ""
-        prefix = paragraph.tag[:-1]
-        return f"<{prefix}pPr><{prefix}bidi/></{prefix}pPr>"
-
     def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[Replacement]:
-        """Return the insertion of the direction into the format of a paragraph."""
+        """Return the insertion of the direction into the format of a paragraph, or of such a format."""
         if paragraph.name != "w:p":
             return super().patch_paragraph(part, paragraph, language)
-        form = paragraph.find("w:pPr")
-        if not is_right_to_left(language) or form is None:
+        if not is_right_to_left(language):
             return []
-        prefix = paragraph.tag[:-1]
-        if form.is_empty_tag:
-            return [(form.start, form.end, f"<{prefix}pPr><{prefix}bidi/></{prefix}pPr>")]
+        form, prefix, start = paragraph.find("w:pPr"), paragraph.tag[:-1], paragraph.inner_start
+        if form is None or form.is_empty_tag:
+            span = (form.start, form.end) if form else (start, start)
+            return [(*span, f"<{prefix}pPr><{prefix}bidi/></{prefix}pPr>")]
         if bidi := form.find("w:bidi"):
             return [(bidi.start, bidi.end, f"<{prefix}bidi/>")]
         before = [child.end for child in form.elements if _BEFORE_BIDI.fullmatch(child.local_name)]
@@ -327,9 +318,8 @@ class _StoryReader:
             self._file.skipped.append(Skipped("code", unit.text))
         elif has_letters(unit.text):
             span = (form.end if form else paragraph.inner_start, paragraph.inner_end)
-            same = self._file.find_equal(unit, equal)
             indices.append(
-                self._file.add_text(self._part, span, unit, builder=builder, paragraph=paragraph, same_as=same)
+                self._file.add_text(self._part, span, unit, builder=builder, paragraph=paragraph, equal=equal)
             )
         for holder in holders:
             indices += self.read_inside(holder, equal)
@@ -396,7 +386,7 @@ class _StoryReader:
         if index is None or not _is_plain(texts):
             file.skip("controls that show data", text)
         else:
-            file.add_text(self._part, (texts[0].inner_start, texts[-1].inner_end), Unit(text), same_as=index)
+            file.add_text(self._part, (texts[0].inner_start, texts[-1].inner_end), Unit(text), equal=[index])
         return True
 
     @property
