@@ -349,13 +349,11 @@ class OfficeFile(UnitFile):
 
 def find_outer(element: Element, names: Collection[str], inside: Collection[str]) -> Iterator[Element]:
     """Yield the descendants of these names in document order, not those within elements of `inside`."""
-    stack = list(reversed(element.elements))
-    while stack:
-        child = stack.pop()
+    for child in element.elements:
         if child.name in names:
             yield child
         if child.name not in inside:
-            stack += reversed(child.elements)
+            yield from find_outer(child, names, inside)
 
 
 def _number_key(name: str) -> list[tuple[int, str]]:

@@ -15,7 +15,7 @@ from functools import reduce
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
-from docmt.formats.office_packages import OfficeFile, OfficePart, find_outer
+from docmt.formats.office_packages import OfficeFile, OfficePart
 from docmt.formats.office_runs import RunBuilder, format_key
 from docmt.formats.patched_text import Replacement
 from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder
@@ -176,7 +176,7 @@ class Workbook(OfficeFile):
 
     def _add_string(self, part: OfficePart, item: Element, is_cell: bool = True) -> None:
         """Add a rich or plain string (CT_Rst). is_cell: whether it may be an identifier or a header."""
-        text = _unescape("".join(each.text() for each in find_outer(item, ("x:t",), ()) if _is_shown(each, item)))
+        text = _unescape("".join(each.text() for each in item.iter("x:t") if not each.has_ancestor("x:rPh")))
         if not self._is_translated(text, is_cell):
             return
         span = (item.inner_start, item.inner_end)
@@ -273,11 +273,6 @@ def _escape(text: str) -> str:
     """Return a string as Excel writes it."""
     text = _ESCAPED.sub(lambda match: f"_x005F{match[0]}", text)
     return escape_text(ILLEGAL.sub(lambda match: f"_x{ord(match[0]):04X}_", text))
-
-
-def _is_shown(element: Element, item: Element) -> bool:
-    """Return whether a text is one of the string itself, not of its phonetic reading."""
-    return element.parent is item or (element.parent is not None and element.parent.name == "x:r")
 
 
 class ChartedFile(OfficeFile):

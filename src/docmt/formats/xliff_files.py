@@ -146,13 +146,11 @@ class XliffFile(UnitFile):
             for side, name, language in zip(*sides, strict=True):
                 stated = element.attributes.get(name, "")
                 if not is_same_language(stated, language):
+                    line = self._file.text.count("\n", 0, element.start) + 1
                     raise DocmtError(
-                        f"{self._place(element)}: the {side} language of the file is {stated}, not {language}."
+                        f"{self._file.path}, line {line}: the {side} language of the file is {stated}, not {language}."
                         f" Translate with {side} language {stated}, or change {name} in the file."
                     )
-
-    def _place(self, element: Element) -> str:
-        return f"{self._file.path}, line {self._file.text.count(chr(10), 0, element.start) + 1}"
 
     def _read_entries(self) -> Iterator[_Entry]:
         name = "trans-unit" if self._is_old else "unit"

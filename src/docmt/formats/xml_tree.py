@@ -102,15 +102,7 @@ class Element:
 
     def text(self) -> str:
         """Return all characters in it."""
-        parts = []
-        stack: list[Element | Text] = [self]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, Text):
-                parts.append(node.value)
-            else:
-                stack += reversed(node.children)
-        return "".join(parts)
+        return "".join(child.value if isinstance(child, Text) else child.text() for child in self.children)
 
 
 class XmlFile:
