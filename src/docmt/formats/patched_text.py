@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
@@ -103,32 +104,13 @@ class _Renderer:
         return "".join(parts)
 
 
-@dataclass(frozen=True)
-class TextEncoding:
-    """The encoding of a file, and its byte-order mark."""
-
-    name: str
-    mark: bytes = b""
-
-    def encode(self, text: str, path: str) -> bytes:
-        """Return the bytes of a text. A text that does not fit in Windows-1252 becomes UTF-8 with a byte-order mark."""
-        try:
-            return self.mark + text.encode(self.name)
-        except UnicodeEncodeError as error:
-            if self.name == "cp1252":
-                return TextEncoding("utf-8", codecs.BOM_UTF8).encode(text, path)
-            raise DocmtError(
-                f"{path}: a translation has half a character (a lone surrogate), which no file can hold: change it"
-            ) from error
-
-
 def find_mark(data: bytes) -> tuple[bytes, str]:
     """Return the byte-order mark at the beginning and the encoding that it stands for, or two empty values."""
     return next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
 
 
-def decode_text(data: bytes, path: str, fallback: str = "") -> tuple[str, TextEncoding]:
-    """Return the text without its byte-order mark, and its encoding: that of the mark, else UTF-8, else `fallback`.
+def decode_text(data: bytes, path: str, fallback: str = "") -> tuple[str, tuple[bytes, str]]:
+    """Return the text without its byte-order mark, and this mark with the encoding: its own, UTF-8, or `fallback`.
 
     Raises DocmtError for bytes that are no text in these.
     """
@@ -145,7 +127,7 @@ def decode_text(data: bytes, path: str, fallback: str = "") -> tuple[str, TextEn
         text = decode_utf8(data, path)  # raises with the line and a guess
     if "\0" in text:
         raise DocmtError(f"{path}: it has null bytes, so it is no text, or UTF-16 without a mark: save it as UTF-8")
-    return text, TextEncoding(encoding, mark)
+    return text, (mark, encoding)
 
 
 class TextFile(UnitFile):
@@ -167,11 +149,20 @@ class TextFile(UnitFile):
     @property
     def is_guessed(self) -> bool:
         """Whether the file is not in UTF-8 or UTF-16, so that its encoding is a guess."""
-        return not self._encoding.name.startswith("utf")
+        return not self._encoding[1].startswith("utf")
 
     def render(self, units: Sequence[Unit], replacements: Iterable[Replacement] = ()) -> bytes:
-        """Return the file with these units in its regions, and further replacements: see `PatchedText.render`."""
-        return self._encoding.encode(self.patches.render(self.units, units, replacements), self.path)
+        """Return the file with these units in its regions, and further replacements: see `PatchedText.render`.
+
+        A text that its encoding does not have becomes UTF-8 with a byte-order mark.
+        """
+        text = self.patches.render(self.units, units, replacements)
+        for mark, encoding in (self._encoding, (codecs.BOM_UTF8, "utf-8")):
+            with suppress(UnicodeEncodeError):
+                return mark + text.encode(encoding)
+        raise DocmtError(
+            f"{self.path}: a translation has half a character (a lone surrogate), which no file can hold: change it"
+        )
 
     def render_strings(
         self, units: Sequence[Unit], quote: Callable[[str, str], str], replacements: Iterable[Replacement] = ()

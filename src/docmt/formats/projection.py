@@ -82,7 +82,8 @@ def project_codes(unit: Unit, passages: Sequence[Passage]) -> tuple[Unit, list[C
     uncopied = [id for id, (start, _) in source.pairs.items() if not start.can_copy]
     _narrow_pairs(pieces, uncopied)
     pieces = _return_atoms(pieces, uncopied)
-    missing = _find_missing(source, pieces)
+    present = {id for piece in pieces for id in piece.stack}
+    missing = [id for id, (start, _) in source.pairs.items() if id not in present and not start.is_plain]
     pieces += [_Piece((), atom=Atom(source.pairs[id], 0, ())) for id in missing]
     return _join_pieces(source, pieces, unit.id), [source.pairs[id][0] for id in missing]
 
@@ -457,11 +458,6 @@ def _set_run(pieces: Sequence[_Piece], id: str, run: set[int], span: Iterable[in
         if index in run:
             rest = (*prefix, id, *(other for other in rest if other not in prefix))
         piece.stack = rest
-
-
-def _find_missing(source: _Source, pieces: Iterable[_Piece]) -> list[str]:
-    present = {id for piece in pieces for id in piece.stack}
-    return [id for id, (start, _) in source.pairs.items() if id not in present and not start.is_plain]
 
 
 def _join_pieces(source: _Source, pieces: Iterable[_Piece], id: str) -> Unit:

@@ -25,7 +25,6 @@ ASIDE = "#aside"
 _TOKEN = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<!DOCTYPE[^>]*>|<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>|[^<]+", re.DOTALL
 )
-_NAME = re.compile(r"</?([^\s/>]+)")
 _ATTRIBUTE = re.compile(r"([^\s=/<>]+)\s*=\s*(\"[^\"]*\"|'[^']*')")
 _REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]+)|#([0-9]+)|[^\s&;]+);")
 _ENCODING = re.compile(rb"^[^>]*?<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._:-]+)[\"']", re.DOTALL)
@@ -227,8 +226,7 @@ def _parse_tag(
     raw: str, start: int, parent: Element | None, spaces: list[dict[str, str]], prefixes: Mapping[str, str]
 ) -> Element:
     """Return the element of a start tag, and add what its prefixes stand for in names to `spaces`."""
-    match = _NAME.match(raw)
-    tag = match[1] if match else ""
+    tag = re.split(r"[\s/>]", raw[1:], maxsplit=1)[0]
     pairs = [(name, unescape(value[1:-1])) for name, value in _ATTRIBUTE.findall(raw, 1 + len(tag))]
     scope = spaces[-1]
     for name, uri in pairs:
