@@ -229,12 +229,8 @@ def _is_within_word(text: str, offset: int) -> bool:
 
 def _last_of_run(numbers: Sequence[int]) -> int:
     """Return the last of the first longest run of consecutive numbers."""
-    best: list[int] = []
-    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in group]
-        if len(run) > len(best):
-            best = run
-    return best[-1]
+    runs = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    return max((list(group) for _, group in runs), key=len)[-1][1]
 
 
 def _pass_punctuation(sentence: AlignedSentence, index: int, end: int, last: int) -> int:

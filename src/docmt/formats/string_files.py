@@ -93,12 +93,9 @@ def select_strings(
     for number, name in enumerate(fields):
         if number not in used:
             paths = list(dict.fromkeys(value.pattern for value in values))
-            near = get_close_matches(name, paths[:1000], SHOWN_PATHS, 0.5)
-            raise DocmtError(f"{path}: no string at {name}. {_suggest(near or paths[:SHOWN_PATHS])}")
-
-
-def _suggest(paths: Sequence[str]) -> str:
-    return f"Strings are at {', '.join(paths)}: name one of these." if paths else "It has no strings."
+            near = ", ".join(get_close_matches(name, paths[:1000], SHOWN_PATHS, 0.5) or paths[:SHOWN_PATHS])
+            advice = f"Strings are at {near}: name one of these." if near else "It has no strings."
+            raise DocmtError(f"{path}: no string at {name}. {advice}")
 
 
 def _matches(field: tuple[str, ...], path: tuple[str, ...]) -> bool:

@@ -277,11 +277,10 @@ class XliffFile(UnitFile):
         element = entry.target if self._is_old else entry.element
         if element is None or (self._is_old and not self._has_states):
             return []
-        names = ("state-qualifier",) if self._is_old else ("subState",)
+        name = "state-qualifier" if self._is_old else "subState"
         head = self._file.text[element.start : element.inner_start]
         removed = [
             (element.start + match.start(), element.start + match.end(), "")
-            for name in names
             for match in re.finditer(rf"\s+{name}\s*=\s*(?:\"[^\"]*\"|'[^']*')", head)
         ]
         state = "needs-review-translation" if self._is_old else "translated"

@@ -181,13 +181,11 @@ def _refuse_declarations(data: bytes, encoding: str, path: str, allowed: bool) -
 def _check_xml(data: bytes, path: str) -> None:
     try:
         etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True))
-    except (etree.XMLSyntaxError, ValueError) as error:
+    except (etree.Error, ValueError) as error:
         line = getattr(error, "lineno", None)
         place = f"{path}, line {line}" if line else path
         reason = str(error).split(", line ")[0]
         raise BrokenXmlError(f"{place}: broken XML ({reason}). Mend it, or save it again with its program.") from error
-    except etree.Error as error:  # such as an unknown encoding
-        raise BrokenXmlError(f"{path}: broken XML ({error}). Save it as UTF-8.") from error
 
 
 def _build_tree(text: str, path: str, prefixes: Mapping[str, str]) -> Element:
