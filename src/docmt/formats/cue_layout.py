@@ -80,18 +80,13 @@ def _place_borders(old: Unit, new: Unit, borders: Sequence[Code]) -> list[Break]
 
 def _break_lines(text: str, start: int, end: int, count: int, width: int) -> list[Break]:
     """Return the gaps between words for line breaks in a cue that had `count` lines, of `width` characters at most."""
-    length = _measure(text[start:end])
+    length = sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text[start:end])  # columns
     if count == 1 and length > max(MAX_WIDTH, width):
         count = 2
     gaps = list(find_breaks(text, start, end))
     count = min(count, len(gaps) + 1)
     wanted = [start + (end - start) * number / count for number in range(1, count)]
     return _choose(text, gaps, wanted, bonus=min(_BONUS, max(0.0, MAX_WIDTH - length / count)))
-
-
-def _measure(text: str) -> int:
-    """Return the columns of a text. East Asian characters take two."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def find_breaks(text: str, start: int, end: int) -> Iterator[Break]:

@@ -242,7 +242,8 @@ class MarkupFile(UnitFile):
         if self._reason is None and (reason is not None or token.name in EMBEDDED or self._is_sign(index, attributes)):
             end = self._ends[index]
             is_whole = reason is None or len(self._frames) > _MAX_DEPTH  # each deeper one would be searched again
-            if is_whole or not any(self._is_enabled(each) for each in self._tokens[index + 1 : end]):
+            tags = (self._read_tag(each) for each in self._tokens[index + 1 : end] if each.kind == "start")
+            if is_whole or not any(find_translate(each) == "yes" for each in tags):
                 self._add_whole(index, end, reason)
                 return end
         if self._reason is None and self._is_replaced(index):
@@ -347,9 +348,6 @@ class MarkupFile(UnitFile):
         if "class" in attributes and not _SIGNATURES.isdisjoint(attributes["class"].value.split()):
             return "code"
         return _SKIPPED.get(name) if translate != "yes" else None
-
-    def _is_enabled(self, token: Token) -> bool:
-        return token.kind == "start" and find_translate(self._read_tag(token)) == "yes"
 
     def _add_whole(self, index: int, end: int, reason: str | None) -> None:
         """Add an element that is one code, or skip it where it is a block."""

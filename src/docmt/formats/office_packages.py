@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
@@ -119,6 +118,8 @@ class OfficeFile(UnitFile):
         self.parts: dict[str, OfficePart] = {}
         self.stores: dict[Element, int] = {}
         """units of elements whose text controls of the document show"""
+        self.labels: dict[str, list[int]] = {}
+        """units of the labels of a chart, by the name of its workbook"""
 
     def _read_types(self) -> dict[str, str]:
         file = self._parse("[Content_Types].xml")
@@ -267,9 +268,9 @@ class OfficeFile(UnitFile):
             adapted, lambda head: self.set_run_language(head, language, text.paragraph) if language else head
         )
 
-    @abstractmethod
     def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
-        """Return replacements (start, end, text) outside of texts, by the name of their part."""
+        """Return replacements (start, end, text) outside of texts, by the name of their part; here none."""
+        return {}
 
     def set_run_language(self, head: str, language: str, paragraph: Element | None) -> str:
         """Return the start tag and format of a run with another language; here that of DrawingML.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from docmt.formats.patched_text import Span
 from docmt.formats.units import Code, Unit, UnitBuilder
@@ -16,6 +17,8 @@ from docmt.formats.xml_tree import ASIDE, Element, escape_text
 
 _LINE_FEEDS = re.compile(r"[ \t]*[\r\n]+[ \t\r\n]*")
 _LINE_FEEDS_AND_TABS = re.compile(r"[ ]*[\t\r\n]+[ \t\r\n]*")
+Format = tuple[tuple[Any, ...], ...] | None
+"""Attributes and elements of a format; None for no format."""
 _PLAIN_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
 """Attributes of a format that do not show."""
 
@@ -109,16 +112,16 @@ class RunBuilder:
         self.layout = RunLayout(f"<{prefix}t{space}>", f"</{prefix}t>", f"</{prefix}r>")
         self.nested: dict[str, Span] = {}
         self._builder = UnitBuilder(escape=escape_text)
-        self._ids: dict[object, str] = {}
+        self._ids: dict[Format, str] = {}
         self._run = ""
 
-    def add_text(self, key: object, head: str, text: str) -> None:
+    def add_text(self, key: Format, head: str, text: str) -> None:
         """Add text of a run. key: its format. head: its start tag and format as markup."""
         if text:
             self._open_run(key, head)
             self._builder.add_text(text)
 
-    def add_inner(self, key: object, head: str, content: str, is_space: bool = False, span: Span | None = None) -> None:
+    def add_inner(self, key: Format, head: str, content: str, is_space: bool = False, span: Span | None = None) -> None:
         """Add a single code of a run. span: of a code that holds units itself."""
         self._open_run(key, head)
         id = f"i{self._builder.code_count}"
@@ -156,11 +159,11 @@ class RunBuilder:
 
     def _find_plain(self) -> str:
         """Return the id of the run whose format is within those of all others, or an empty string."""
-        formats = {id: _list_properties(key) for key, id in self._ids.items()}
+        formats = {id: frozenset(part for parts in key or () for part in parts) for key, id in self._ids.items()}
         common = frozenset.intersection(*formats.values()) if formats else frozenset()
         return next((id for id, each in formats.items() if each == common), "")
 
-    def _open_run(self, key: object, head: str) -> None:
+    def _open_run(self, key: Format, head: str) -> None:
         id = self._ids.setdefault(key, f"r{len(self._ids)}")
         if id != self._run:
             self._close_run()
@@ -183,7 +186,7 @@ def join_lines(text: str, has_tabs: bool = False) -> str:
     return (_LINE_FEEDS if has_tabs else _LINE_FEEDS_AND_TABS).sub(" ", text)
 
 
-def format_key(element: Element | None) -> object:
+def format_key(element: Element | None) -> Format:
     """Return a value that is equal for equal formats of runs; None for no format."""
     if element is None:
         return None
@@ -195,8 +198,3 @@ def format_key(element: Element | None) -> object:
         if child.local_name not in ("lang", "noProof", "proofErr", "extLst") and child.name != ASIDE
     )
     return (tuple(attributes), children) if attributes or children else None
-
-
-def _list_properties(key: object) -> frozenset[object]:
-    """Return the attributes and elements of a format key."""
-    return frozenset(part for parts in key for part in parts) if isinstance(key, tuple) else frozenset()

@@ -5,9 +5,6 @@ Layouts and masters stay, and so do fields such as slide numbers. Text that no l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from docmt.formats.patched_text import Replacement
 from docmt.formats.units import ReadConfig
 from docmt.formats.workbooks import CHARTS, ChartedFile
 
@@ -52,7 +49,3 @@ class Presentation(ChartedFile):
             self.read_drawings([part])  # those of PowerPoint 365; before that, a comment was one text
             for element in self.parts[part].file.root.iter("p:text"):
                 self.add_element_text(self.parts[part], element)
-
-    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
-        """Return nothing: the language stands in each run."""
-        return {}

@@ -331,12 +331,12 @@ class _StoryReader:
 
     def _add_nodes(self, nodes: Sequence[Element]) -> None:
         for node in nodes:
-            raw = self._part.raw(node)
+            raw, instruction = self._part.raw(node), node.attributes.get("w:instr", "")
             if node.name in _DROPPED:
                 continue
             if node.name == "w:r":
                 self._add_run(node, raw)
-            elif node.name in _COPIED or (node.name in _PAIRS and not _is_computed(node)):
+            elif node.name in _COPIED or (node.name in _PAIRS and not _Field(instruction, in_code=False).hides):
                 self._add_pair(node, node, can_copy=node.name in _COPIED)
             elif node.name == "w:sdt" and node in self._controls:
                 self._release()
@@ -501,11 +501,6 @@ def _is_plain(texts: Sequence[Element]) -> bool:
 def _is_hidden(form: Element) -> bool:
     vanish = form.find("w:vanish")
     return vanish is not None and vanish.attributes.get("w:val", "1") not in ("0", "false", "off")
-
-
-def _is_computed(field: Element) -> bool:
-    kind = _Field(field.attributes.get("w:instr", "")).kind
-    return _COMPUTED.fullmatch(kind) is not None or kind in _LISTS
 
 
 def _read_text(element: Element) -> str:

@@ -278,12 +278,6 @@ def _escape(text: str) -> str:
 class ChartedFile(OfficeFile):
     """A package that was read, with the workbooks of its charts."""
 
-    def __init__(self, data: bytes, path: str, suffix: str) -> None:
-        """Open a package: see `OfficeFile`."""
-        super().__init__(data, path, suffix)
-        self._labels: dict[str, list[int]] = {}
-        """units of the labels of a chart, by the name of its workbook"""
-
     def read_charts(self, names: Iterable[str]) -> None:
         """Add the titles of charts, then their labels, each label once."""
         for name in names:
@@ -295,12 +289,12 @@ class ChartedFile(OfficeFile):
                     indices += self.add_element_text(part, value, indices)
             for _, kind, target in self.read_relationships(name):
                 if kind == "package":
-                    self._labels.setdefault(target, []).extend(indices)
+                    self.labels.setdefault(target, []).extend(indices)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the package with other units: see `OfficeFile`."""
         contents = {}
-        for name, indices in self._labels.items():
+        for name, indices in self.labels.items():
             labels = {self.units[each].text: units[each] for each in indices if units[each] != self.units[each]}
             if labels:
                 contents[name] = _relabel(self.package, name, labels)

@@ -328,7 +328,8 @@ class _InlineReader:
             id = str(next(self._numbers))
             kind = node.name.removeprefix(self._core)
             whole = self._file.text[node.start : node.end]
-            if kind in ("pc", "g", "mrk") and not node.is_empty_tag and not _is_protected(node):
+            is_protected = node.attributes.get("translate") == "no" or node.attributes.get("mtype") == "protected"
+            if kind in ("pc", "g", "mrk") and not node.is_empty_tag and not is_protected:
                 self._builder.open(id, self._file.text[node.start : node.inner_start], can_copy=False)
                 self.add(node.children)
                 self._builder.close(id, self._file.text[node.inner_end : node.end])
@@ -374,8 +375,3 @@ def _find_tag(element: Element) -> tuple[str, str]:
     if match := next(filter(None, map(_TAG.fullmatch, texts)), None):
         return match[1], match[2].lower()
     return "/" * id.startswith("/"), id.removeprefix("/")
-
-
-def _is_protected(element: Element) -> bool:
-    """Return whether an annotation says that its text is not translated."""
-    return element.attributes.get("translate") == "no" or element.attributes.get("mtype") == "protected"
