@@ -138,9 +138,9 @@ def test_numbers_of_characters_are_code_points():
 
 
 def test_names_have_namespaces():
-    file = XmlFile(b'<a xmlns="u" xmlns:p="old"><p:b p:c="1" d="2"/></a>', "x.xml", aliases={"old": "new"})
+    file = XmlFile(b'<a xmlns="u" xmlns:p="old"><p:b p:c="1" d="2"/></a>', "x.xml", prefixes={"old": "new"})
     (child,) = file.root.elements
-    assert (file.root.name, child.name, child.attributes) == ("{u}a", "{new}b", {"{new}c": "1", "d": "2"})
+    assert (file.root.name, child.name, child.attributes) == ("{u}a", "new:b", {"new:c": "1", "d": "2"})
 
 
 def test_attributes_are_set():

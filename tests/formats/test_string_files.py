@@ -76,3 +76,9 @@ def test_values_of_apple_strings(encoding: str) -> None:
     ]
     new = file.write([Unit('Le "é"'), file.units[1], Unit("Non")])
     assert new.decode(encoding) == STRINGS.replace('The \\"report\\"', 'Le \\"é\\"').replace("It isn't", "Non")
+
+
+def test_apple_strings_become_utf_8_where_their_encoding_lacks_a_letter() -> None:
+    file = load('"a" = "The é";\n', "a.strings", "latin-1")
+    assert file.write([Unit("Les é")]).decode("latin-1") == '"a" = "Les é";\n'
+    assert file.write([Unit("Příloha")]).decode("utf-8-sig") == '"a" = "Příloha";\n'

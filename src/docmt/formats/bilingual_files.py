@@ -19,6 +19,7 @@ from importlib.metadata import version
 from itertools import pairwise
 from string import Template
 
+from docmt.documents.words import Span
 from docmt.formats.language_codes import format_language_tag, text_direction
 from docmt.formats.marked_text import VISIBLE
 from docmt.formats.placeholders import is_readable, tidy_spaces
@@ -26,7 +27,6 @@ from docmt.formats.unit_documents import Review
 from docmt.formats.units import SPACE, Code, Unit
 from docmt.formats.xml_tree import escape_text
 
-Span = tuple[int, int]
 Token = str | Code
 """A piece of text, or a code."""
 
@@ -174,7 +174,10 @@ def write_page(units: Sequence[BilingualUnit], title: str, source_language: str,
     """Return an HTML page of two columns. The partner of the sentence under the mouse or the focus lights up."""
     rows = []
     count = 0
-    sides = [_write_side(language) for language in (source_language, target_language)]
+    sides = [
+        f'lang="{format_language_tag(language)}" dir="{text_direction(language)}"'
+        for language in (source_language, target_language)
+    ]
     for unit in units:
         pairs = _split_tidied(unit)
         source = _write_column("s", count, [(pair, pair.source) for pair in pairs])
@@ -191,10 +194,6 @@ def write_page(units: Sequence[BilingualUnit], title: str, source_language: str,
         title=_escape(title),
         rows="\n".join(rows),
     )
-
-
-def _write_side(language: str) -> str:
-    return f'lang="{format_language_tag(language)}" dir="{text_direction(language)}"'
 
 
 def _write_column(side: str, count: int, pieces: Sequence[tuple[BilingualPair, list[Token]]]) -> str:

@@ -6,6 +6,9 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
+from operator import itemgetter
+from typing import Any
 
 from docmt.documents.protected_text import find_protected
 from docmt.formats.units import SPACE, Code, Unit, match_codes
@@ -31,6 +34,8 @@ _PLACE = re.compile(
 _PUNCTUATION = re.compile(r"[.,;:!?…、。，！？；：»”)\]」』]$")
 Break = tuple[int, int]
 """start and end of the white space, if any, that a break replaces"""
+_Chain = tuple[float, tuple[Any, ...]]
+"""cost of breaks, and their gaps, the last one outside: (((), 2), 5)"""
 
 
 @dataclass(frozen=True)
@@ -75,18 +80,13 @@ def _place_borders(old: Unit, new: Unit, borders: Sequence[Code]) -> list[Break]
 
 def _break_lines(text: str, start: int, end: int, count: int, width: int) -> list[Break]:
     """Return the gaps between words for line breaks in a cue that had `count` lines, of `width` characters at most."""
-    length = _measure(text[start:end])
+    length = sum(2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text[start:end])  # columns
     if count == 1 and length > max(MAX_WIDTH, width):
         count = 2
     gaps = list(find_breaks(text, start, end))
     count = min(count, len(gaps) + 1)
     wanted = [start + (end - start) * number / count for number in range(1, count)]
     return _choose(text, gaps, wanted, bonus=min(_BONUS, max(0.0, MAX_WIDTH - length / count)))
-
-
-def _measure(text: str) -> int:
-    """Return the columns of a text. East Asian characters take two."""
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def find_breaks(text: str, start: int, end: int) -> Iterator[Break]:
@@ -108,27 +108,32 @@ def _choose(text: str, gaps: Sequence[Break], wanted: Sequence[float], bonus: fl
         bonus if _PUNCTUATION.search(text, max(0, start - 1), start) else 0.0 if start < end else -_WITHIN_WORD
         for start, end in gaps
     ]
-    totals = [0.0] * len(gaps)
-    choices: list[list[int]] = []  # best place of each position, by the number of gaps
-    for number in range(count):
-        best, chosen, reached = float("inf"), -1, []
-        choice = []
-        for index, (start, end) in enumerate(gaps):
-            if number <= index < len(gaps) - (count - number - 1):
-                before = totals[index - 1] if number else 0.0
-                total = before + abs((start + end) / 2 - wanted[number]) - bonuses[index]
-                if total < best:
-                    best, chosen = total, index
-            reached.append(best)
-            choice.append(chosen)
-        totals = reached
-        choices.append(choice)
-    result: list[Break] = []
-    index = len(gaps)
-    for choice in reversed(choices):
-        index = choice[index - 1]
-        result.append(gaps[index])
-    return result[::-1] + [(len(text), len(text))] * (len(wanted) - count)
+    costs = [
+        [abs((start + end) / 2 - place) - more for (start, end), more in zip(gaps, bonuses, strict=True)]
+        for place in wanted[:count]
+    ]
+    return [gaps[index] for index in choose_gaps(costs)] + [(len(text), len(text))] * (len(wanted) - count)
+
+
+def choose_gaps(costs: Sequence[Sequence[float]], penalty: float = inf) -> list[int]:
+    """Return a gap for each break, in order, so that their costs have the least sum.
+
+    costs: of each break in each gap. penalty: of a break in the gap of the one before it.
+    """
+    chains: list[_Chain] = [(0.0, ())] * len(costs[0]) if costs else [(0.0, ())]
+    for number, row in enumerate(costs):
+        longer: list[_Chain] = []
+        best: _Chain = (inf, ())
+        for gap, (chain, cost) in enumerate(zip(chains, row, strict=True)):
+            total, path = min(best, (chain[0] + penalty, chain[1]), key=itemgetter(0)) if number else chain
+            longer.append((total + cost, (path, gap)))
+            best = min(best, chain, key=itemgetter(0))
+        chains = longer
+    path, chosen = min(chains, key=itemgetter(0))[1], list[int]()
+    while path:
+        path, gap = path
+        chosen.insert(0, gap)
+    return chosen
 
 
 def _write(unit: Unit, breaks: Sequence[tuple[Break, str, bool]], escape: Callable[[str], str]) -> Iterator[str]:

@@ -20,7 +20,7 @@ from docmt.formats.html_pages import read as read_html
 from docmt.formats.html_pages import read_xhtml
 from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.patched_text import PatchedText, Replacement
-from docmt.formats.units import COLLAPSIBLE, ReadConfig, Skipped, Unit, UnitFile
+from docmt.formats.units import COLLAPSIBLE, ReadConfig, Unit, UnitFile
 from docmt.formats.xml_tree import BrokenXmlError, Element, XmlFile, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
@@ -28,7 +28,6 @@ _CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
 _OBFUSCATION = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 """Algorithms of fonts, which other programs read all the same."""
 _NCX, _CHAPTERS = "application/x-dtbncx+xml", ("application/xhtml+xml", "text/html")
-_XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _TAG = re.compile("</?[A-Za-z]")
 _DIRECTION = "page-progression-direction"
 
@@ -63,12 +62,13 @@ def read(data: bytes, path: str, config: ReadConfig) -> UnitFile:
         for item in dict.fromkeys(items.values())
         if (item.is_navigation or item.media_type == _NCX) and item not in chapters
     ]
-    front: list[tuple[str, UnitFile]] = [(roots[0], _Metadata(metadata, config))]
-    front += [(item.name, _read_item(package, path, item, config)) for item in contents]
-    body = [(item.name, _read_item(package, path, item, config)) for item in chapters]
-    book = _Book(package, front, body)
-    for item in spine:
-        if item not in chapters and not item.media_type.startswith("image/"):
+    parts = {item.name: _read_item(package, path, item, config) for item in [*contents, *chapters]}
+    front, body = (
+        [(item.name, part) for item in items if (part := parts[item.name])] for items in (contents, chapters)
+    )
+    book = _Book(package, [(roots[0], _Metadata(metadata, config)), *front], body)
+    for item in dict.fromkeys([*contents, *spine]):
+        if not (parts.get(item.name) or item.media_type.startswith("image/")):
             book.skip("chapters that cannot be read", item.name)
     return book
 
@@ -111,7 +111,7 @@ class _TextElements(UnitFile):
         for element in elements:
             raw = file.text[element.inner_start : element.inner_end]
             text = COLLAPSIBLE.sub(" ", element.text()).strip()
-            language = primary_language(element.attributes.get(_XML_LANG, ""))
+            language = primary_language(element.attributes.get("xml:lang", ""))
             if not has_letters(text) or element.elements:
                 continue
             if language not in ("", self._source):
@@ -131,21 +131,9 @@ class _TextElements(UnitFile):
     def _name_language(self, language: str) -> Iterator[Replacement]:
         """Yield the replacements that name a language."""
         for element in (self._file.root, *self._elements):
-            old = primary_language(element.attributes.get(_XML_LANG, ""))
+            old = primary_language(element.attributes.get("xml:lang", ""))
             if old and (old == self._source or element is self._file.root):
                 yield set_attribute(self._file, element, "xml:lang", language)
-
-
-class _LeftPart(UnitFile):
-    """A file of the book that stays as it is."""
-
-    def __init__(self, data: bytes, name: str) -> None:
-        super().__init__(skipped=[Skipped("chapters that cannot be read", name)])
-        self._data = data
-
-    def write(self, units: Sequence[Unit], language: str = "") -> bytes:
-        """Return the file."""
-        return self._data
 
 
 class _Metadata(_TextElements):
@@ -194,7 +182,8 @@ def _read_manifest(root: Element, folder: str) -> dict[str, _Item]:
     }
 
 
-def _read_item(package: ZipPackage, path: str, item: _Item, config: ReadConfig) -> UnitFile:
+def _read_item(package: ZipPackage, path: str, item: _Item, config: ReadConfig) -> UnitFile | None:
+    """Return a file of the book; None if it cannot be read and stays as it is."""
     data, name = package.read(item.name), f"{path}: {item.name}"
     try:
         if item.media_type != _NCX:
@@ -204,7 +193,7 @@ def _read_item(package: ZipPackage, path: str, item: _Item, config: ReadConfig) 
         if item.media_type != _NCX and _TAG.search(data.decode("latin-1")):
             with suppress(DocmtError):
                 return read_html(data, name, config)  # as readers of books show it
-        return _LeftPart(data, item.name)
+        return None
     labels = [each for each in _find(file.root, "text") if _name(each.parent) != "docAuthor"]
     return _TextElements(file, labels, config)
 

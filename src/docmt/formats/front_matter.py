@@ -16,9 +16,8 @@ from typing import NamedTuple
 import yaml
 
 from docmt.core.errors import DocmtError
-from docmt.formats.string_files import NamedString
+from docmt.formats.string_files import MARK, NamedString, name_marks
 
-_MARK = "\ue000"
 _NO_STRINGS = frozenset(("", "~", "null", "true", "false"))
 _PARAGRAPH = re.compile(r"[ \t]*[^\s][^\n]*(?:\n[ \t]*[^\s][^\n]*)*")
 _TOML_TOKEN = re.compile(
@@ -62,7 +61,7 @@ def find_front_strings(text: str, path: str) -> list[FrontString]:
         parts, position = [], 0
         for number, token in enumerate(tokens):
             line_end = "\n" if body[token.end - 1] == "\n" else ""
-            parts += [body[position : token.start], f'"{_MARK}{number}"{line_end}']
+            parts += [body[position : token.start], f'"{MARK}{number}"{line_end}']
             position = token.end
         marked = "".join([*parts, body[position:]])
         tree = tomllib.loads(marked) if is_toml else yaml.load(marked, yaml.BaseLoader)
@@ -70,27 +69,11 @@ def find_front_strings(text: str, path: str) -> list[FrontString]:
         mark = getattr(error, "problem_mark", None)
         problem = f"{getattr(error, 'problem', '')} at line {mark.line + 1}" if mark else " ".join(str(error).split())
         raise DocmtError(f"{path}: broken front matter ({problem}): correct it, or leave out --fields") from error
-    return list(_name_strings(tree, tokens))
-
-
-def _name_strings(tree: object, tokens: list[_Token]) -> Iterator[FrontString]:
-    """Yield the strings of a tree of objects and lists of marks, with their paths."""
-    nodes: list[tuple[object, tuple[str, ...], tuple[bool, ...]]] = [(tree, (), ())]
-    passed = set()
-    while nodes:
-        node, path, is_in_list = nodes.pop()
-        if id(node) in passed:
-            continue  # an alias of YAML
-        passed.add(id(node))
-        if isinstance(node, dict):
-            names = [tokens[int(key[1:])].name if key.startswith(_MARK) else key for key in map(str, node)]
-            children = zip(names, node.values(), strict=True)
-            nodes += [(child, (*path, name), (*is_in_list, False)) for name, child in children][::-1]
-        elif isinstance(node, list):
-            nodes += [(child, (*path, str(number)), (*is_in_list, True)) for number, child in enumerate(node)][::-1]
-        elif isinstance(node, str) and node.startswith(_MARK):
-            for each in tokens[int(node[1:])].strings:
-                yield each._replace(value=each.value._replace(path=path, is_in_list=is_in_list))
+    return [
+        each._replace(value=each.value._replace(path=path, is_in_list=is_in_list))
+        for number, path, is_in_list in name_marks(tree, lambda number: tokens[number].name)
+        for each in tokens[number].strings
+    ]
 
 
 def _scan_yaml(text: str) -> Iterator[_Token]:

@@ -26,7 +26,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 _FIELD = re.compile(r'[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d{1,3}\])?|domain)?[ \t]*("(?:[^"\\]|\\.)*")[ \t]*')
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_QUOTED = {"\\": "\\\\", '"': '\\"', **{value: f"\\{name}" for name, value in _ESCAPES.items()}}
+_QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"', **{value: f"\\{name}" for name, value in _ESCAPES.items()}})
 _UNSET = re.compile(r"CHARSET|nplurals=INTEGER|^$")
 """Values of a template that stand for others."""
 _CHARSET = re.compile(rb"(?i)Content-Type:[^\"\r\n]*?charset=([A-Za-z0-9._:-]+)")
@@ -161,7 +161,7 @@ class GettextFile(UnitFile):
             parts = _FIELD.fullmatch(line)
             if not parts or (not parts[1] and current is None):
                 raise DocmtError(f"{self._path}, line {number}: no keyword with a text in quotes: {line}. Mend it.")
-            value = _unescape(parts[2][1:-1])
+            value = _ESCAPE.sub(_read_escape, parts[2][1:-1])
             if parts[1]:
                 if parts[1] in message.fields or (parts[1] in ("msgctxt", "domain") and message.fields):
                     yield self._check(message)
@@ -280,7 +280,7 @@ class GettextFile(UnitFile):
 
     def _quote(self, text: str) -> str:
         """Return the strings of a text: one for each line."""
-        lines = [f'"{_escape(line)}"' for line in re.findall(r"[^\n]*\n|[^\n]+", text)] or ['""']
+        lines = [f'"{line.translate(_QUOTED)}"' for line in re.findall(r"[^\n]*\n|[^\n]+", text)] or ['""']
         return lines[0] if len(lines) == 1 else self._line_end.join(['""', *lines])
 
     def _write_header(self, language: str) -> Replacement:
@@ -325,16 +325,8 @@ def _add_comment(message: _Message, line: str, start: int) -> None:
         message.start = start
 
 
-def _escape(text: str) -> str:
-    return "".join(_QUOTED.get(character, character) for character in text)
-
-
-def _unescape(raw: str) -> str:
-    """Return the characters of a string."""
-    return _ESCAPE.sub(lambda match: _read_escape(match[1]), raw) if "\\" in raw else raw
-
-
-def _read_escape(escape: str) -> str:
+def _read_escape(match: re.Match[str]) -> str:
+    escape: str = match[1]
     if escape[0] in "01234567":
         return chr(int(escape, 8))
     if escape[0] == "x" and len(escape) > 1:

@@ -43,17 +43,12 @@ XML_PREFIX = "{}"
 """Of names of XML, which mean nothing in HTML."""
 _SPEAKS = re.compile(r"\w|[.,:;!?…()]")
 """Text that makes its neighbours parts of a sentence; white space and separators do not."""
-_TABLE_PARTS = list_names("tbody tfoot thead tr td th")
 _IMPLIED_ENDS = {
     "li": list_names("li"),
-    "dt": list_names("dt dd"),
-    "dd": list_names("dt dd"),
-    "td": list_names("td th"),
-    "th": list_names("td th"),
+    **dict.fromkeys(("dt", "dd"), list_names("dt dd")),
+    **dict.fromkeys(("td", "th"), list_names("td th")),
     "tr": list_names("tr td th"),
-    "tbody": _TABLE_PARTS,
-    "tfoot": _TABLE_PARTS,
-    "thead": _TABLE_PARTS,
+    **dict.fromkeys(("tbody", "tfoot", "thead"), list_names("tbody tfoot thead tr td th")),
     "option": list_names("option"),
     "optgroup": list_names("option optgroup"),
     "body": list_names("head"),

@@ -163,16 +163,11 @@ def _tokenize(text: str, is_html: bool = True) -> Iterator[Token]:
 
 def _find_raw_end(text: str, start: int, end: int, name: str) -> int:
     """Return the end of what follows a start tag and is no markup; the end of the tag if all of it is."""
-    if name in _FOREIGN:
-        return _find_foreign_end(text, start, end, name)
-    if name not in _RAW:
+    if name in _RAW:
+        match = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, end)
+        return match.start() if match else len(text)
+    if name not in _FOREIGN:
         return end
-    match = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, end)
-    return match.start() if match else len(text)
-
-
-def _find_foreign_end(text: str, start: int, end: int, name: str) -> int:
-    """Return the start of the end tag of an SVG or MathML element with this start tag; of an empty one its end."""
     depth = 0
     for match in re.compile(rf"<(/?){name}(?=[\s/>])[^>]*>", re.IGNORECASE).finditer(text, start):
         depth += -1 if match[1] else not match[0].endswith("/>")
@@ -189,23 +184,20 @@ def read_xhtml(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
     )
 
 
-def _iterate_xml(root: Element) -> Iterator[Token]:
-    stack: list[Element | Text | Token] = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Token):
-            yield node
-        elif isinstance(node, Text):
-            yield Token("text", node.start, node.end, value=node.value)
-        elif node.name == ASIDE:
-            yield Token("aside", node.start, node.end)
+def _iterate_xml(node: Element | Text) -> Iterator[Token]:
+    """Yield the tokens of an element."""
+    if isinstance(node, Text):
+        yield Token("text", node.start, node.end, value=node.value)
+    elif node.name == ASIDE:
+        yield Token("aside", node.start, node.end)
+    else:
+        name = _XML_FOREIGN.get(node.name, node.name.removeprefix(_XHTML))
+        yield Token("start", node.start, node.inner_start, name, is_empty=node.is_empty_tag)
+        if node.is_empty_tag:
+            return
+        if node.name in _XML_FOREIGN:
+            yield Token("aside", node.inner_start, node.inner_end)
         else:
-            name = _XML_FOREIGN.get(node.name, node.name.removeprefix(_XHTML))
-            yield Token("start", node.start, node.inner_start, name, is_empty=node.is_empty_tag)
-            if node.is_empty_tag:
-                continue
-            stack.append(Token("end", node.inner_end, node.end, name))
-            if node.name in _XML_FOREIGN:
-                stack.append(Token("aside", node.inner_start, node.inner_end))
-            else:
-                stack += reversed(node.children)
+            for child in node.children:
+                yield from _iterate_xml(child)
+        yield Token("end", node.inner_end, node.end, name)

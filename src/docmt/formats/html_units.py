@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from html import unescape
 from itertools import accumulate, pairwise, permutations
 from typing import Literal, NamedTuple
@@ -140,7 +141,7 @@ class MarkupFile(UnitFile):
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. language: see `UnitFile`; sets `lang` and `dir`."""
         changes = [
-            (start, end, f'"{self._escape_double(units[index].text)}"')
+            (start, end, f'"{self._escape_value(units[index].text)}"')
             for start, end, index in self._unquoted
             if units[index] != self.units[index]
         ]
@@ -152,7 +153,7 @@ class MarkupFile(UnitFile):
     def _name_language(self, language: str) -> Iterator[Replacement]:
         direction = text_direction(language)
         for token in self._language_tags:
-            attributes = read_attributes(self._text[token.start : token.end], token.start)
+            attributes = self._read_tag(token)
             values = {tag: language for tag in _LANGUAGE_TAGS if tag in attributes}
             if token.name == "html" and not values:
                 values[self._language_tag] = language
@@ -171,12 +172,10 @@ class MarkupFile(UnitFile):
         """Return character data as the file writes it."""
         return self._raw_escape(text).replace("\xa0", self._nbsp)
 
-    def _escape_double(self, text: str) -> str:
-        """Return the value of an attribute in double quotes."""
-        return convert_text(text, lambda part: self._escape(part).replace('"', "&quot;"), self._templates)
-
-    def _escape_single(self, text: str) -> str:
-        return convert_text(text, lambda part: self._escape(part).replace("'", "&#39;"), self._templates)
+    def _escape_value(self, text: str, quote: str = '"') -> str:
+        """Return the value of an attribute in quotes."""
+        reference = {'"': "&quot;", "'": "&#39;"}[quote]
+        return convert_text(text, lambda part: self._escape(part).replace(quote, reference), self._templates)
 
     def _find_languages(self, config: ReadConfig) -> set[str]:
         """Return the languages that count as that of the text."""
@@ -243,7 +242,8 @@ class MarkupFile(UnitFile):
         if self._reason is None and (reason is not None or token.name in EMBEDDED or self._is_sign(index, attributes)):
             end = self._ends[index]
             is_whole = reason is None or len(self._frames) > _MAX_DEPTH  # each deeper one would be searched again
-            if is_whole or not any(self._is_enabled(each) for each in self._tokens[index + 1 : end]):
+            tags = (self._read_tag(each) for each in self._tokens[index + 1 : end] if each.kind == "start")
+            if is_whole or not any(find_translate(each) == "yes" for each in tags):
                 self._add_whole(index, end, reason)
                 return end
         if self._reason is None and self._is_replaced(index):
@@ -349,9 +349,6 @@ class MarkupFile(UnitFile):
             return "code"
         return _SKIPPED.get(name) if translate != "yes" else None
 
-    def _is_enabled(self, token: Token) -> bool:
-        return token.kind == "start" and find_translate(self._read_tag(token)) == "yes"
-
     def _add_whole(self, index: int, end: int, reason: str | None) -> None:
         """Add an element that is one code, or skip it where it is a block."""
         tokens = self._tokens[index:end]
@@ -394,8 +391,9 @@ class MarkupFile(UnitFile):
         """Make units of the running text and of its attributes."""
         items, self._items = self._items, []
         items, cuts = _part_words(items)
-        for segment in _split(items, cuts if self._is_html else ()):
-            self._add_unit(segment)
+        borders = {0, *(cuts if self._is_html else ()), *_cut_lines(items), *_cut_links(items), len(items)}
+        for start, end in pairwise(sorted(borders)):
+            self._add_unit(items[start:end])
         values, self._values = self._values, []
         for attribute, name in values:
             text = attribute.value.strip(_SPACES)
@@ -404,8 +402,9 @@ class MarkupFile(UnitFile):
                 self._unquoted.append((attribute.start, attribute.end, index))
                 continue
             start, end = _strip(self._text, attribute.start, attribute.end)
-            escapes = {'"': self._escape_double, "'": self._escape_single, ">": self._escape}
-            self._patched.add(start, end, index, escapes[attribute.quote])
+            is_text = attribute.quote == ">"
+            escape = self._escape if is_text else partial(self._escape_value, quote=attribute.quote)
+            self._patched.add(start, end, index, escape)
 
     def _add_unit(self, items: Sequence[_Item]) -> None:
         if not any(item.kind == "text" and has_letters(item.value) for item in items):
@@ -487,18 +486,6 @@ def _match_pairs(items: Sequence[_Item]) -> dict[int, int]:
             counts[item.name] -= 1
             partners[other], partners[index] = index, other
     return partners
-
-
-def _split(items: list[_Item], cuts: Iterable[int]) -> Iterator[list[_Item]]:
-    """Yield the parts of running text that are units: paragraphs between line breaks, lines, links of menus.
-
-    cuts: further borders.
-    """
-    if not items:
-        return
-    borders = sorted({0, *cuts, *_cut_lines(items), *_cut_links(items), len(items)})
-    for start, end in pairwise(borders):
-        yield items[start:end]
 
 
 def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import accumulate, count
 
 from docmt.core.errors import DocmtError
 from docmt.documents.input_formats import find_content_suffix
@@ -16,15 +16,11 @@ from docmt.documents.words import has_letters
 from docmt.formats import markdown_texts
 from docmt.formats.patched_text import TextFile
 from docmt.formats.placeholders import is_icu_message
-from docmt.formats.string_files import SHOWN_PATHS, NamedString, is_identifier, select_strings
+from docmt.formats.string_files import MARK, SHOWN_PATHS, NamedString, is_identifier, name_marks, select_strings
 from docmt.formats.units import ReadConfig, Skipped, Unit
 
-MAX_DEPTH = 1000
-_STRING = r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"'
-_TOKEN = re.compile(
-    rf"[ \t\r\n]*(?:(?P<string>{_STRING})|(?P<mark>[{{}}\[\],:])"
-    r"|(?P<other>-?(?:\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|Infinity)|true|false|null|NaN))"
-)
+MAX_DEPTH = 900
+_STRING = re.compile(r'"[^"\\\x00-\x1f]*(?:\\.[^"\\\x00-\x1f]*)*"')
 _PROSE = re.compile(r"\w \w")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -34,15 +30,13 @@ class JsonFile(TextFile):
 
     def __init__(self, data: bytes, path: str, protect: Sequence[str] = ()) -> None:
         super().__init__(data, path, protect=protect)
-        self.spans: list[tuple[int, int]] = []
-        """start and end of each unit's string with its quotes"""
         self.locales: list[tuple[int, int]] = []
         """start and end of the string that names the language, if one does"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. A file of ASCII with escapes stays one. ARB names the language."""
         names = [(*span, json.dumps(language.replace("-", "_"))) for span in self.locales if language]
-        return self.render_strings(units, self.spans, self.quote, names)
+        return self.render_strings(units, self.quote, names)
 
     def quote(self, text: str, old: str) -> str:
         """Return a string with the escapes that the file, and the string in its place, have."""
@@ -137,8 +131,8 @@ def _add_unit(file: JsonFile, value: NamedString, is_named: bool) -> None:
         return
     if not is_named and not is_icu_message(string) and is_identifier(string):
         file.skipped.append(Skipped("identifiers", string))
-    elif file.add_string(string, name):
-        file.spans.append((value.start, value.end))
+    else:
+        file.add_string(string, name, (value.start, value.end))
 
 
 def _decode(file: JsonFile, start: int, end: int) -> str:
@@ -146,65 +140,22 @@ def _decode(file: JsonFile, start: int, end: int) -> str:
     try:
         return str(json.loads(file.text[start:end]))
     except ValueError as error:
-        raise _broken(file, start, "a wrong escape") from error
-
-
-def _broken(file: JsonFile, position: int, problem: str) -> DocmtError:
-    return DocmtError(f"{file.find_line(position)}: broken JSON ({problem}): correct it")
-
-
-@dataclass
-class _Container:
-    """An object or a list that is read."""
-
-    is_object: bool
-    key: str = ""
-    index: int = 0
-
-
-_VALUE = {"string": "comma", "other": "comma", "{": "first key", "[": "first value"}
-_NEXT = {
-    "value": _VALUE,
-    "first value": {**_VALUE, "]": "comma"},
-    "key": {"string": "colon"},
-    "first key": {"string": "colon", "}": "comma"},
-    "colon": {":": "value"},
-    "comma or closing bracket": {",": "comma", "}": "comma", "]": "comma"},
-}
-"""What comes next after each token, by what is expected."""
+        raise DocmtError(f"{file.find_line(start)}: broken JSON (a wrong escape): correct it") from error
 
 
 def _find_strings(file: JsonFile) -> Iterator[NamedString]:
     """Yield the strings that are values, in their order. Raises DocmtError for what is not JSON."""
-    stack: list[_Container] = []
-    text, position, expected = file.text, 0, "value"
-    while expected:
-        match = _TOKEN.match(text, position)
-        token = "" if match is None else match["mark"] or ("string" if match["string"] else "other")
-        following = _NEXT[expected].get(token)
-        if match is None or following is None or (token in ("}", "]") and stack[-1].is_object != (token == "}")):
-            raise _broken(file, _skip_space(text, position), f"a {expected.removeprefix('first ')} is missing")
-        start, position = match.start(match.lastgroup or 0), match.end()
-        if token in ("{", "["):
-            stack.append(_Container(token == "{"))
-        elif token in ("}", "]"):
-            stack.pop()
-        elif following == "colon":
-            stack[-1].key = _decode(file, start, position)
-        elif token == "string":
-            keys = tuple(each.key if each.is_object else str(each.index) for each in stack)
-            yield NamedString(keys, start, position, tuple(not each.is_object for each in stack))
-        elif token == ",":
-            stack[-1].index += 1
-            following = "key" if stack[-1].is_object else "value"
-        if len(stack) > MAX_DEPTH:
-            raise _broken(file, start, f"nested deeper than {MAX_DEPTH} levels")
-        if following == "comma":
-            following = "comma or closing bracket" if stack else ""
-        expected = following
-    if _skip_space(text, position) != len(text):
-        raise _broken(file, position, "text after its end; if it is JSON Lines, name it .jsonl")
-
-
-def _skip_space(text: str, position: int) -> int:
-    return len(text) - len(text[position:].lstrip(" \t\r\n"))
+    spans = [match.span() for match in _STRING.finditer(file.text)]
+    numbers = count()
+    marked = _STRING.sub(lambda match: f'"{MARK}{next(numbers)}"', file.text)
+    brackets = re.findall(r"[\[\]{}]", marked)
+    if max(accumulate(1 if each in "[{" else -1 for each in brackets), default=0) > MAX_DEPTH:
+        raise DocmtError(f"{file.path}: broken JSON (nested deeper than {MAX_DEPTH} levels): correct it")
+    try:
+        tree = json.loads(marked, parse_int=str)
+    except json.JSONDecodeError as error:
+        is_more = error.msg == "Extra data"
+        problem = "text after its end; if it is JSON Lines, name it .jsonl" if is_more else error.msg
+        raise DocmtError(f"{file.path}, line {error.lineno}: broken JSON ({problem}): correct it") from error
+    for number, path, is_in_list in name_marks(tree, lambda number: _decode(file, *spans[number])):
+        yield NamedString(path, *spans[number], is_in_list)

@@ -10,23 +10,6 @@ from functools import cache, lru_cache
 
 from docmt.core.settings import read_package_yaml
 
-_SHORT_FORMS = """
-    afr=af aka=ak amh=am arb=ar ara=ar arz=ar asm=as ast=ast aym=ay ayr=ay azb=az aze=az azj=az bak=ba bel=be
-    bem=bem ben=bn bod=bo bos=bs bul=bg cat=ca ces=cs ckb=ckb crh=crh cym=cy dan=da deu=de dzo=dz ell=el eng=en
-    epo=eo est=et eus=eu ewe=ee fao=fo fij=fj fin=fi fra=fr ful=ff fuv=ff gaz=om gla=gd gle=ga glg=gl grn=gn
-    guj=gu hat=ht hau=ha heb=he hin=hi hrv=hr hun=hu hye=hy ibo=ig ind=id isl=is ita=it jav=jv jpn=ja kan=kn
-    kas=ks kat=ka kaz=kk khk=mn khm=km kik=ki kin=rw kir=ky kmr=ku kon=kg kor=ko kur=ku lao=lo lav=lv lvs=lv
-    lim=li lin=ln lit=lt ltz=lb lug=lg mal=ml mar=mr mkd=mk mlt=mt mon=mn mri=mi msa=ms mya=my nld=nl nno=nn
-    nob=nb nor=nb npi=ne nep=ne nya=ny oci=oc ori=or ory=or orm=om pan=pa pbt=ps pes=fa fas=fa plt=mg mlg=mg
-    pol=pl por=pt pus=ps que=qu quy=qu ron=ro run=rn rus=ru sag=sg san=sa sin=si slk=sk slv=sl smo=sm sna=sn
-    snd=sd som=so sot=st spa=es sqi=sq als=sq srd=sc srp=sr ssw=ss sun=su swa=sw swe=sv swh=sw tam=ta tat=tt
-    tel=te tgk=tg tgl=tl tha=th tir=ti tsn=tn tso=ts tuk=tk tur=tr twi=tw uig=ug ukr=uk urd=ur uzb=uz uzn=uz
-    vie=vi wol=wo xho=xh ydd=yi yid=yi yor=yo zho=zh zsm=ms zul=zu no=nb iw=he in=id ji=yi
-    alb=sq arm=hy baq=eu bur=my chi=zh cze=cs dut=nl fre=fr geo=ka ger=de gre=el ice=is mac=mk mao=mi may=ms per=fa
-    rum=ro slo=sk tib=bo wel=cy
-"""
-_SHORT = dict(pair.split("=") for pair in _SHORT_FORMS.split())
-"""ISO 639-3 and 639-2/B codes, those of members of a macrolanguage, and old ones: the code of BCP 47 for them."""
 _TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z]{4})?(?:[-_](?:[A-Za-z]{2}|\d{3}))?")
 _SCRIPTS_IN_USE = frozenset(["az", "bo", "ks", "ku", "ms", "pa", "sd", "sr", "tg", "ug", "uz", "yue", "zh"])
 """Languages that are written in several scripts, so that their tags name it."""
@@ -37,12 +20,18 @@ _RIGHT_TO_LEFT_CODES = """
 _RIGHT_TO_LEFT = frozenset(_RIGHT_TO_LEFT_CODES.split())
 
 
+@cache
+def _short_codes() -> dict[str, str]:
+    codes: dict[str, str] = read_package_yaml(__package__, "short_language_codes.yaml")
+    return codes
+
+
 def _split(code: str) -> tuple[str, str, str]:
     """Return the language (short form), script and region of a code, each perhaps empty."""
     language, *others = re.split(r"[-_.@]", code.strip().lower())
     script = next((part for part in others if re.fullmatch("[a-z]{4}", part)), "")
     region = next((part for part in others if re.fullmatch(r"[a-z]{2}|\d{3}", part)), "")
-    return _SHORT.get(language, language), script, "" if region == "xx" else region
+    return _short_codes().get(language, language), script, "" if region == "xx" else region
 
 
 def primary_language(code: str) -> str:
@@ -79,7 +68,7 @@ def find_language(text: str) -> str:
     Only codes of common languages count, as any short word might be one.
     """
     match = _TAG.fullmatch(text.strip())
-    if match and (match[1].lower() in _SHORT or match[1].lower() in language_names()):
+    if match and (match[1].lower() in _short_codes() or match[1].lower() in language_names()):
         return text.strip()
     return _codes_of_names().get(text.partition("(")[0].strip().casefold(), "")
 

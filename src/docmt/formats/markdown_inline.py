@@ -86,8 +86,6 @@ class _Item:
     content: str = ""
     title: tuple[int, int] = (-1, -1)
     """of the end of a link: start and end of its title with the quotes"""
-    group: int = -1
-    """of delimiters: index of the innermost link around"""
     can_open: bool = False
     can_close: bool = False
     count: int = 0
@@ -224,19 +222,17 @@ def _find_target(source: str, start: int, close: _Item, labels: Collection[str])
 
 def _match_delimiters(source: str, items: list[_Item]) -> None:
     """Find emphasis. Delimiters match within one link only."""
-    groups: list[int] = [-1]
-    stacks: dict[tuple[int, str], list[_Item]] = {}
-    for index, item in enumerate(items):
+    stacks: list[dict[str, list[_Item]]] = [{}]  # of the links around, by character
+    for item in items:
         if item.kind == "open" and item.partner >= 0:
-            groups.append(index)
+            stacks.append({})
         elif item.kind == "close" and item.partner >= 0:
-            groups.pop()
+            stacks.pop()
         elif item.kind == "delimiter":
-            item.group = groups[-1]
             _flank(source, item)
-            _close_emphasis(source, item, stacks)
+            _close_emphasis(source, item, stacks[-1])
             if item.can_open and item.count:
-                stacks.setdefault((item.group, source[item.start]), []).append(item)
+                stacks[-1].setdefault(source[item.start], []).append(item)
 
 
 def _flank(source: str, item: _Item) -> None:
@@ -258,10 +254,10 @@ def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-def _close_emphasis(source: str, item: _Item, stacks: dict[tuple[int, str], list[_Item]]) -> None:
+def _close_emphasis(source: str, item: _Item, stacks: dict[str, list[_Item]]) -> None:
     """Match a run of delimiters with those before it."""
     character = source[item.start]
-    stack = stacks.get((item.group, character), [])
+    stack = stacks.get(character, [])
     while item.can_close and item.count:
         size = item.end - item.start
         for depth in range(len(stack) - 1, max(-1, len(stack) - 50), -1):
@@ -283,7 +279,7 @@ def _close_emphasis(source: str, item: _Item, stacks: dict[tuple[int, str], list
         item.count -= used
         del stack[depth + (other.count > 0) :]
         for mark in "*_~=^":  # what is opened in between stays text
-            others = stacks.get((item.group, mark), [])
+            others = stacks.get(mark, [])
             while others and others[-1].start > other.start:
                 others.pop()
 
@@ -345,12 +341,11 @@ class _Writer:
             self._builder.add_text(content[1])
         elif item.kind == "entity":
             self._builder.add_text(html.unescape(content))
-        elif item.kind in ("soft", "hard"):
-            if item.kind == "hard":
-                number = self._source.count("\n", 0, item.start)
-                self._builder.add_alone(self._name(), self._breaks[number], is_space=True)
-            else:
-                self._builder.add_text(SPACE)
+        elif item.kind == "soft":
+            self._builder.add_text(SPACE)
+        elif item.kind == "hard":
+            number = self._source.count("\n", 0, item.start)
+            self._builder.add_alone(self._name(), self._breaks[number], is_space=True)
         elif item.kind == "tab":
             self._builder.add_alone(self._name(), content, is_space=True)
         elif item.kind in ("open", "close"):

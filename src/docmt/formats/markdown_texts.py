@@ -28,12 +28,11 @@ from docmt.formats.markdown_inline import (
     read_markup,
     read_title,
 )
-from docmt.formats.patched_text import TextFile
+from docmt.formats.patched_text import Span, TextFile
 from docmt.formats.placeholders import tidy_pieces, tidy_spaces
 from docmt.formats.string_files import is_identifier, select_strings
 from docmt.formats.units import ReadConfig, Skipped, Unit
 
-Span = tuple[int, int]
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _ITEM_MARK = (
     r"(?:[-*+]|\d{1,9}[.)]|#\.|\(@[\w-]*\)|\|(?!.*\|))(?=\s|$)(?:[ \t]+\[[^\]\w]\](?=\s)|[ \t]+\[[xX]\](?=\s))?"
@@ -169,7 +168,7 @@ def _read_front_matter(file: MarkdownFile, blocks: Sequence[Block], fields: Sequ
     for value, is_named in select_strings(list(by_value), fields, f"{file.path}, front matter"):
         if not is_named and is_identifier(by_value[value].text):
             file.skip("identifiers", by_value[value].text)
-        elif file.add_string(by_value[value].text, ".".join(value.path)):
+        elif file.add_string(by_value[value].text, ".".join(value.path), (value.start, value.end)):
             file.strings[len(file.units) - 1] = by_value[value]
 
 

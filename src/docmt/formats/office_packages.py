@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
@@ -18,46 +17,37 @@ from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_lines
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import space_words
-from docmt.formats.units import Code, Unit, UnitFile
+from docmt.formats.units import Unit, UnitFile
 from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
-_SCHEMAS = "http://schemas.openxmlformats.org"
-_STRICT = "http://purl.oclc.org/ooxml"
-WORD = f"{_SCHEMAS}/wordprocessingml/2006/main"
-DRAWING = f"{_SCHEMAS}/drawingml/2006/main"
-SHEET = f"{_SCHEMAS}/spreadsheetml/2006/main"
-SLIDE = f"{_SCHEMAS}/presentationml/2006/main"
-CHART = f"{_SCHEMAS}/drawingml/2006/chart"
-MATH = f"{_SCHEMAS}/officeDocument/2006/math"
-RELATIONSHIPS = f"{_SCHEMAS}/officeDocument/2006/relationships"
-COMPATIBILITY = f"{_SCHEMAS}/markup-compatibility/2006"
-_PACKAGE = f"{_SCHEMAS}/package/2006"
-_ALIASES = {
-    f"{_STRICT}/wordprocessingml/main": WORD,
-    f"{_STRICT}/drawingml/main": DRAWING,
-    f"{_STRICT}/spreadsheetml/main": SHEET,
-    f"{_STRICT}/presentationml/main": SLIDE,
-    f"{_STRICT}/officeDocument/math": MATH,
-    f"{_STRICT}/officeDocument/relationships": RELATIONSHIPS,
-    f"{_STRICT}/drawingml/picture": f"{_SCHEMAS}/drawingml/2006/picture",
-    f"{_STRICT}/drawingml/chart": CHART,
-    f"{_STRICT}/drawingml/diagram": f"{_SCHEMAS}/drawingml/2006/diagram",
-    f"{_STRICT}/drawingml/spreadsheetDrawing": f"{_SCHEMAS}/drawingml/2006/spreadsheetDrawing",
-    f"{_STRICT}/drawingml/wordprocessingDrawing": f"{_SCHEMAS}/drawingml/2006/wordprocessingDrawing",
+_SCHEMAS = {
+    "wordprocessingml/2006/main": "w",
+    "drawingml/2006/main": "a",
+    "drawingml/2006/picture": "pic",
+    "drawingml/2006/chart": "c",
+    "drawingml/2006/spreadsheetDrawing": "xdr",
+    "drawingml/2006/wordprocessingDrawing": "wp",
+    "spreadsheetml/2006/main": "x",
+    "presentationml/2006/main": "p",
+    "officeDocument/2006/math": "m",
+    "officeDocument/2006/relationships": "r",
+    "markup-compatibility/2006": "mc",
 }
-"""Namespaces of Strict OOXML, which count as the transitional ones."""
-A_PARAGRAPH = f"{{{DRAWING}}}p"
-_A_RUN, _A_TEXT, _A_FORMAT, _A_BREAK = (f"{{{DRAWING}}}{name}" for name in ("r", "t", "rPr", "br"))
-A_LINKS = (f"{{{DRAWING}}}hlinkClick", f"{{{DRAWING}}}hlinkHover")
-_A_FRAME = (f"{{{DRAWING}}}pPr", f"{{{DRAWING}}}endParaRPr")
-FALLBACK = f"{{{COMPATIBILITY}}}Fallback"
+_PREFIXES = {
+    **{f"http://schemas.openxmlformats.org/{name}": prefix for name, prefix in _SCHEMAS.items()},
+    **{f"http://purl.oclc.org/ooxml/{name.replace('2006/', '')}": prefix for name, prefix in _SCHEMAS.items()},
+    "http://schemas.microsoft.com/office/drawing/2014/chartex": "cx",
+    "http://schemas.microsoft.com/office/spreadsheetml/2009/9/main": "x14",
+    "urn:schemas-microsoft-com:vml": "v",
+    "http://purl.org/dc/elements/1.1/": "dc",
+}
+"""Of the names that readers of office files use: of namespaces of ECMA-376, transitional and strict, and of others."""
+LINKS = ("a:hlinkClick", "a:hlinkHover")
 _FILE_NAME = re.compile(r"\S+\.\w{2,4}|https?:\S+")
 _WORDS = re.compile(r"(?s)(?!.*<[\w.-]+:(?:drawing|pict|object|AlternateContent)\b).*<(?:[\w.-]+:)?t[\s>]")
 """Markup that shows words in their line: a field, a formula, code."""
 _OLE_MARK = b"\xd0\xcf\x11\xe0"
-_CORE_URI = f"{_PACKAGE}/metadata/core-properties"
-_DC_URI = "http://purl.org/dc/elements/1.1/"
 CHART_TYPES = (
     "application/vnd.openxmlformats-officedocument.drawingml.chart+xml",
     "application/vnd.ms-office.chartex+xml",
@@ -66,7 +56,7 @@ DIAGRAM_TYPES = (
     "application/vnd.openxmlformats-officedocument.drawingml.diagramData+xml",
     "application/vnd.ms-office.drawingml.diagramDrawing+xml",
 )
-PROPERTIES = tuple(f"{{{_DC_URI}}}{local}" for local in ("title", "subject", "description"))
+PROPERTIES = ("dc:title", "dc:subject", "dc:description")
 """Properties of a document that are translated."""
 _INSERTED = ("aFChunk", "oleObject", "package", "subDocument")
 """Relationships to inserted files, by the last word of their type."""
@@ -90,12 +80,8 @@ class _OfficeText:
             return new
         if _shape(old) == _shape(self.unit):
             contents = {(code.id, code.kind): code.content for code in self.unit.codes}
-            codes = [
-                Code(each.offset, each.kind, each.id, contents[each.id, each.kind], each.can_copy, each.is_space)
-                for each in new.codes
-                if (each.id, each.kind) in contents
-            ]
-            return Unit(new.text, tuple(codes), new.id)
+            codes = [each for each in new.codes if (each.id, each.kind) in contents]
+            return replace(new, codes=tuple(replace(each, content=contents[each.id, each.kind]) for each in codes))
         return Unit(new.text)
 
 
@@ -132,6 +118,8 @@ class OfficeFile(UnitFile):
         self.parts: dict[str, OfficePart] = {}
         self.stores: dict[Element, int] = {}
         """units of elements whose text controls of the document show"""
+        self.labels: dict[str, list[int]] = {}
+        """units of the labels of a chart, by the name of its workbook"""
 
     def _read_types(self) -> dict[str, str]:
         file = self._parse("[Content_Types].xml")
@@ -145,7 +133,7 @@ class OfficeFile(UnitFile):
         }
 
     def _parse(self, name: str) -> XmlFile:
-        return XmlFile(self.package.read(name), f"{self.path}: {name}", _ALIASES)
+        return XmlFile(self.package.read(name), f"{self.path}: {name}", _PREFIXES)
 
     def open_part(self, name: str) -> OfficePart:
         """Return a part, parsed once."""
@@ -197,43 +185,41 @@ class OfficeFile(UnitFile):
         escape: Callable[[str], str] = escape_text,
         builder: RunBuilder | None = None,
         paragraph: Element | None = None,
-        same_as: int | None = None,
+        equal: Iterable[int] = (),
     ) -> int:
-        """Add the text in a span of a part, and return the index of its unit. same_as: that of the unit it repeats."""
-        index = self.add_unit(unit) if same_as is None else same_as
+        """Add the text in a span of a part. Return the index of its unit.
+
+        equal: units that it may repeat: one with the same text is its unit, if the codes of one fit the other.
+        """
+        shape, has_single = _shape(unit), any(code.kind == "single" for code in unit.codes)
+        for index in equal:
+            other = self.units[index]
+            if other.text == unit.text and (_shape(other) == shape or not has_single):
+                break
+        else:
+            index = self.add_unit(unit)
         part.patched.add(*span, len(part.texts), escape, builder.nested if builder else None)
         part.texts.append(_OfficeText(unit, index, builder.layout if builder else None, paragraph))
         return index
-
-    def find_equal(self, unit: Unit, indices: Iterable[int]) -> int | None:
-        """Return which of these units has the same text, if one's codes can be written for the other."""
-        for index in indices:
-            other = self.units[index]
-            if other.text == unit.text and (
-                _shape(other) == _shape(unit) or not any(code.kind == "single" for code in unit.codes)
-            ):
-                return index
-        return None
 
     def add_attribute(
         self, part: OfficePart, element: Element, name: str, equal: Collection[int] = (), limit: int = 0
     ) -> list[int]:
         """Add the value of an attribute. Return its index, if it is a text.
 
-        name: {URI}local if it has the prefix of the element. equal: see `find_equal`. limit: characters; a longer
+        name: with a prefix if it has that of the element. equal: see `add_text`. limit: characters; a longer
         translation is not written; 0: any.
         """
         value = element.attributes.get(name, "")
         if not has_letters(value) or _FILE_NAME.fullmatch(value):
             return []
-        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition('}')[2]}" if name.startswith("{") else name
+        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition(':')[2]}" if ":" in name else name
         start, end, _ = set_attribute(part.file, element, tag, value)
-        unit = Unit(value)
 
         def escape(text: str) -> str:
             return escape_attribute(value if limit and len(text) > limit else text)
 
-        return [self.add_text(part, (start + 1, end - 1), unit, escape, same_as=self.find_equal(unit, equal))]
+        return [self.add_text(part, (start + 1, end - 1), Unit(value), escape, equal=equal)]
 
     def add_properties(self) -> None:
         """Add title, subject and description of the document."""
@@ -245,12 +231,11 @@ class OfficeFile(UnitFile):
                     self.add_element_text(part, element)
 
     def add_element_text(self, part: OfficePart, element: Element, equal: Collection[int] = ()) -> list[int]:
-        """Add the text of an element that holds nothing else. equal: see `find_equal`. Return its index, if any."""
+        """Add the text of an element that holds nothing else. equal: see `add_text`. Return its index, if any."""
         unit = Unit(element.text())
         if not has_letters(unit.text) or element.elements:
             return []
-        span = (element.inner_start, element.inner_end)
-        return [self.add_text(part, span, unit, same_as=self.find_equal(unit, equal))]
+        return [self.add_text(part, (element.inner_start, element.inner_end), unit, equal=equal)]
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the package with other units."""
@@ -279,14 +264,13 @@ class OfficeFile(UnitFile):
             return adapted
         words = {code.id for code in text.unit.codes if code.kind == "single" and _WORDS.match(code.content)}
         adapted = space_words(text.unit, adapted, words)
-        beginning = self.begin_paragraph(text.paragraph, language) if language and text.paragraph else ""
         return text.layout.lay_out(
-            adapted, beginning, lambda head: self.set_run_language(head, language, text.paragraph) if language else head
+            adapted, lambda head: self.set_run_language(head, language, text.paragraph) if language else head
         )
 
-    @abstractmethod
     def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
-        """Return replacements (start, end, text) outside of texts, by the name of their part."""
+        """Return replacements (start, end, text) outside of texts, by the name of their part; here none."""
+        return {}
 
     def set_run_language(self, head: str, language: str, paragraph: Element | None) -> str:
         """Return the start tag and format of a run with another language; here that of DrawingML.
@@ -306,17 +290,13 @@ class OfficeFile(UnitFile):
             start = rest[: len(tag)] + f' lang="{language}"' + rest[len(tag) : end]
         return match[0] + start + rest[end:]
 
-    def begin_paragraph(self, paragraph: Element, language: str) -> str:
-        """Return markup before the first run of a changed paragraph: the direction, if it has no format."""
-        if not is_right_to_left(language) or paragraph.find(_A_FRAME[0]):
-            return ""
-        return f'<{paragraph.tag}Pr algn="r" rtl="1"/>'
-
     def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[Replacement]:
         """Return replacements of the format of a changed paragraph, which set its direction."""
-        form = paragraph.find(_A_FRAME[0])
-        if not is_right_to_left(language) or form is None:
+        if not is_right_to_left(language):
             return []
+        form = paragraph.find("a:pPr")
+        if form is None:
+            return [(paragraph.inner_start, paragraph.inner_start, f'<{paragraph.tag}Pr algn="r" rtl="1"/>')]
         patches = [] if "algn" in form.attributes else [set_attribute(part.file, form, "algn", "r")]
         return [*patches, set_attribute(part.file, form, "rtl", "1")]
 
@@ -325,30 +305,29 @@ class OfficeFile(UnitFile):
         builder = RunBuilder(paragraph.tag[:-1], keep_space=False)
         start, end = paragraph.inner_start, paragraph.inner_end
         for child in paragraph.elements:
-            if child.name == _A_FRAME[0] and child is paragraph.elements[0]:
+            if child.name == "a:pPr" and child is paragraph.elements[0]:
                 start = child.end
-            elif child.name == _A_FRAME[1] and child is paragraph.elements[-1]:
+            elif child.name == "a:endParaRPr" and child is paragraph.elements[-1]:
                 end = child.start
-            elif child.name == _A_RUN:
-                form, text = child.find(_A_FORMAT), child.find(_A_TEXT)
+            elif child.name == "a:r":
+                form, text = child.find("a:rPr"), child.find("a:t")
                 head = part.file.text[child.start : child.inner_start] + (part.raw(form) if form else "")
                 builder.add_text(format_key(form), head, join_lines(text.text(), has_tabs=True) if text else "")
             elif child.name != ASIDE:
-                builder.add_alone(part.raw(child), is_space=child.name == _A_BREAK)
-        for link in paragraph.iter(*A_LINKS):
+                builder.add_alone(part.raw(child), is_space=child.name == "a:br")
+        for link in paragraph.iter(*LINKS):
             self.skip("tips of links", link.attributes.get("tooltip", ""))
         unit = builder.finish()
         if not has_letters(unit.text):
             return []
-        same = self.find_equal(unit, equal)
-        return [self.add_text(part, (start, end), unit, builder=builder, paragraph=paragraph, same_as=same)]
+        return [self.add_text(part, (start, end), unit, builder=builder, paragraph=paragraph, equal=equal)]
 
     def read_shapes(self, part: OfficePart, shape: str) -> None:
         """Add the paragraphs of DrawingML, and texts about shapes. Fallbacks repeat what is before them."""
         indices: list[int] = []
-        for element in find_outer(part.file.root, (A_PARAGRAPH, shape, *A_LINKS), (A_PARAGRAPH,)):
-            equal = indices if element.has_ancestor(FALLBACK) else ()
-            if element.name == A_PARAGRAPH:
+        for element in find_outer(part.file.root, ("a:p", shape, *LINKS), ("a:p",)):
+            equal = indices if element.has_ancestor("mc:Fallback") else ()
+            if element.name == "a:p":
                 indices += self.read_drawing_paragraph(part, element, equal)
                 continue
             for attribute in ("title", "descr", "tooltip"):
@@ -359,7 +338,7 @@ class OfficeFile(UnitFile):
         indices: list[int] = []
         for name in names:
             part = self.open_part(name)
-            for paragraph in part.file.root.iter(A_PARAGRAPH):
+            for paragraph in part.file.root.iter("a:p"):
                 indices += self.read_drawing_paragraph(part, paragraph, equal)
         return indices
 
@@ -371,13 +350,11 @@ class OfficeFile(UnitFile):
 
 def find_outer(element: Element, names: Collection[str], inside: Collection[str]) -> Iterator[Element]:
     """Yield the descendants of these names in document order, not those within elements of `inside`."""
-    stack = list(reversed(element.elements))
-    while stack:
-        child = stack.pop()
+    for child in element.elements:
         if child.name in names:
             yield child
         if child.name not in inside:
-            stack += reversed(child.elements)
+            yield from find_outer(child, names, inside)
 
 
 def _number_key(name: str) -> list[tuple[int, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from docmt.formats.patched_text import Span
 from docmt.formats.units import Code, Unit, UnitBuilder
@@ -16,6 +17,8 @@ from docmt.formats.xml_tree import ASIDE, Element, escape_text
 
 _LINE_FEEDS = re.compile(r"[ \t]*[\r\n]+[ \t\r\n]*")
 _LINE_FEEDS_AND_TABS = re.compile(r"[ ]*[\t\r\n]+[ \t\r\n]*")
+Format = tuple[tuple[Any, ...], ...] | None
+"""Attributes and elements of a format; None for no format."""
 _PLAIN_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
 """Attributes of a format that do not show."""
 
@@ -33,13 +36,12 @@ class RunLayout:
     inner: dict[str, str] = field(default_factory=dict)
     """markup of single codes that belong into a run, such as tabs, by id"""
 
-    def lay_out(self, unit: Unit, beginning: str, set_language: Callable[[str], str]) -> Unit:
+    def lay_out(self, unit: Unit, set_language: Callable[[str], str]) -> Unit:
         """Return the unit with all markup as single codes: runs open where text begins, and none is empty.
 
-        beginning: markup before the first run. set_language: changes the head of a run.
+        set_language: changes the head of a run.
         """
         writer = _RunWriter(self, set_language)
-        writer.add_code("", beginning)
         segments = list(unit.segments())
         previous = ""
         opened: list[str] = []
@@ -47,21 +49,21 @@ class RunLayout:
             if isinstance(part, Code) and part.kind != "single" and part.id in self.heads:
                 if part.kind == "open":
                     opened.append(part.id)
-                elif part.kind == "close":
+                else:
                     opened.pop()
             elif isinstance(part, str) or part.id in self.inner:
                 # A pair that the projection put back encloses the others, so the outermost is the one that counts.
                 previous = opened[0] if opened else self._find_neighbor(previous, segments[number:])
-                writer.open_run(previous)
+                writer.enter(previous, isinstance(part, str))
                 if isinstance(part, str):
-                    writer.add_text(part)
+                    writer.builder.add_text(part)
                 else:
-                    writer.add_inner(part.id)
+                    writer.add_code(part.id, self.inner[part.id])
             else:
-                writer.close_run()
+                writer.enter("", False)
                 writer.add_code("/" * (part.kind == "close") + part.id, part.content)
-        writer.close_run()
-        return writer.finish(unit.id)
+        writer.enter("", False)
+        return writer.builder.finish(unit.id)
 
     def _find_neighbor(self, previous: str, following: Iterable[str | Code]) -> str:
         """Return the run of text outside of runs: the plainer one of the runs before and after it."""
@@ -77,43 +79,28 @@ class _RunWriter:
 
     def __init__(self, layout: RunLayout, set_language: Callable[[str], str]) -> None:
         self._layout, self._set_language = layout, set_language
-        self._builder = UnitBuilder()
+        self.builder = UnitBuilder()
         self._run = ""
         self._in_text = False
 
     def add_code(self, id: str, content: str) -> None:
         if content:
-            self._builder.add_alone(id, content)
+            self.builder.add_alone(id, content)
 
-    def open_run(self, id: str) -> None:
-        if id != self._run:
-            self.close_run()
-            self.add_code("", self._set_language(self._layout.heads[id]))
-            self._run = id
-
-    def add_text(self, text: str) -> None:
-        if not self._in_text:
-            self.add_code("", self._layout.text_start)
-            self._in_text = True
-        self._builder.add_text(text)
-
-    def add_inner(self, id: str) -> None:
-        self._close_text()
-        self.add_code(id, self._layout.inner[id])
-
-    def close_run(self) -> None:
-        self._close_text()
-        if self._run:
-            self.add_code("", self._layout.run_end)
-            self._run = ""
-
-    def _close_text(self) -> None:
-        if self._in_text:
+    def enter(self, run: str, is_text: bool) -> None:
+        """Close what is open but not wanted, and open the run, and its text. run: empty for none."""
+        if self._in_text and not (is_text and run == self._run):
             self.add_code("", self._layout.text_end)
             self._in_text = False
-
-    def finish(self, id: str) -> Unit:
-        return self._builder.finish(id)
+        if run != self._run:
+            if self._run:
+                self.add_code("", self._layout.run_end)
+            if run:
+                self.add_code("", self._set_language(self._layout.heads[run]))
+            self._run = run
+        if is_text and not self._in_text:
+            self.add_code("", self._layout.text_start)
+            self._in_text = True
 
 
 class RunBuilder:
@@ -125,16 +112,16 @@ class RunBuilder:
         self.layout = RunLayout(f"<{prefix}t{space}>", f"</{prefix}t>", f"</{prefix}r>")
         self.nested: dict[str, Span] = {}
         self._builder = UnitBuilder(escape=escape_text)
-        self._ids: dict[object, str] = {}
+        self._ids: dict[Format, str] = {}
         self._run = ""
 
-    def add_text(self, key: object, head: str, text: str) -> None:
+    def add_text(self, key: Format, head: str, text: str) -> None:
         """Add text of a run. key: its format. head: its start tag and format as markup."""
         if text:
             self._open_run(key, head)
             self._builder.add_text(text)
 
-    def add_inner(self, key: object, head: str, content: str, is_space: bool = False, span: Span | None = None) -> None:
+    def add_inner(self, key: Format, head: str, content: str, is_space: bool = False, span: Span | None = None) -> None:
         """Add a single code of a run. span: of a code that holds units itself."""
         self._open_run(key, head)
         id = f"i{self._builder.code_count}"
@@ -172,11 +159,11 @@ class RunBuilder:
 
     def _find_plain(self) -> str:
         """Return the id of the run whose format is within those of all others, or an empty string."""
-        formats = {id: _list_properties(key) for key, id in self._ids.items()}
+        formats = {id: frozenset(part for parts in key or () for part in parts) for key, id in self._ids.items()}
         common = frozenset.intersection(*formats.values()) if formats else frozenset()
         return next((id for id, each in formats.items() if each == common), "")
 
-    def _open_run(self, key: object, head: str) -> None:
+    def _open_run(self, key: Format, head: str) -> None:
         id = self._ids.setdefault(key, f"r{len(self._ids)}")
         if id != self._run:
             self._close_run()
@@ -199,7 +186,7 @@ def join_lines(text: str, has_tabs: bool = False) -> str:
     return (_LINE_FEEDS if has_tabs else _LINE_FEEDS_AND_TABS).sub(" ", text)
 
 
-def format_key(element: Element | None) -> object:
+def format_key(element: Element | None) -> Format:
     """Return a value that is equal for equal formats of runs; None for no format."""
     if element is None:
         return None
@@ -208,11 +195,6 @@ def format_key(element: Element | None) -> object:
     children = tuple(
         (child.name, format_key(child))
         for child in element.elements
-        if child.name.rpartition("}")[2] not in ("lang", "noProof", "proofErr", "extLst") and child.name != ASIDE
+        if child.local_name not in ("lang", "noProof", "proofErr", "extLst") and child.name != ASIDE
     )
     return (tuple(attributes), children) if attributes or children else None
-
-
-def _list_properties(key: object) -> frozenset[object]:
-    """Return the attributes and elements of a format key."""
-    return frozenset(part for parts in key for part in parts) if isinstance(key, tuple) else frozenset()

@@ -20,51 +20,41 @@ from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, is_code
 from docmt.formats.xml_tree import Element, Text, XmlFile, escape_attribute, escape_text, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
-_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
-_OFFICE = "{urn:oasis:names:tc:opendocument:xmlns:office:1.0}"
-_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
-_FO = "{urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0}"
-_DEFAULT_STYLE, _TEXT_PROPERTIES = _STYLE + "default-style", _STYLE + "text-properties"
+_URI = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
+_DC_URI = "http://purl.org/dc/elements/1.1/"
+_PREFIXES = {
+    **{_URI.format(name): name for name in ("form", "office", "presentation", "style", "table", "text")},
+    _URI.format("drawing"): "draw",
+    _URI.format("svg-compatible"): "svg",
+    _URI.format("xsl-fo-compatible"): "fo",
+    _DC_URI: "dc",
+    "http://www.w3.org/1998/Math/MathML": "math",
+    "http://www.w3.org/1999/xlink": "xlink",
+}
+"""Of the names in this module."""
+_URIS = {prefix: uri for uri, prefix in _PREFIXES.items()}
 _MAX_PARENTS = 20
-_INVISIBLE = re.compile(r"\{[^}]*\}((paragraph-)?rsid|(language|country|script|rfc-language-tag)(-asian|-complex)?)$")
+_INVISIBLE = re.compile(r".*[:}]((paragraph-)?rsid|(language|country|script|rfc-language-tag)(-asian|-complex)?)$")
 """Attributes of text properties that do not show: revisions and languages."""
 _NO_LANGUAGES = frozenset({"zxx", "none", ""})
 _ASIAN = frozenset({"zh", "ja", "ko", "yue"})
 _COMPLEX = {"bn", "bo", "gu", "hi", "km", "kn", "lo", "ml", "mr", "my", "ne", "pa", "si", "ta", "te", "th"}
-_DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
-_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
-_SHOW = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
-_SVG = "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}"
-_MASTER_PAGE = _STYLE + "master-page"
-_HANDOUT = _STYLE + "handout-master"
-_DC_URI = "http://purl.org/dc/elements/1.1/"
-_DC = f"{{{_DC_URI}}}"
-_FORM = "{urn:oasis:names:tc:opendocument:xmlns:form:1.0}"
-_MATH = "{http://www.w3.org/1998/Math/MathML}"
-_HREF = "{http://www.w3.org/1999/xlink}href"
-_PARAGRAPHS = frozenset({_TEXT + "p", _TEXT + "h"})
-_ALTERNATIVES = frozenset({_SVG + "title", _SVG + "desc", _TABLE + "title", _TABLE + "desc"})
-_PLAIN = _ALTERNATIVES | {_SHOW + "header-decl", _SHOW + "footer-decl"}
-_LABELS = (_FORM + "label", _FORM + "title", _TABLE + "title")
+_PARAGRAPHS = frozenset({"text:p", "text:h"})
+_ALTERNATIVES = frozenset({"svg:title", "svg:desc", "table:title", "table:desc"})
+_PLAIN = _ALTERNATIVES | {"presentation:header-decl", "presentation:footer-decl"}
+_LABELS = ("form:label", "form:title", "table:title")
 """Attributes that people read."""
 _LEFT = {
-    _OFFICE + "title": "tips of links",
-    **dict.fromkeys((_TEXT + "description", _TEXT + "help", _TEXT + "hint"), "help texts of form fields"),
-    **dict.fromkeys((_FORM + "value", _FORM + "current-value"), "default texts of form fields"),
-    **dict.fromkeys((_TEXT + "string-value-if-true", _TEXT + "string-value-if-false"), "field instructions"),
-    _TEXT + "string-value": "entries of indexes",
+    "office:title": "tips of links",
+    **dict.fromkeys(("text:description", "text:help", "text:hint"), "help texts of form fields"),
+    **dict.fromkeys(("form:value", "form:current-value"), "default texts of form fields"),
+    **dict.fromkeys(("text:string-value-if-true", "text:string-value-if-false"), "field instructions"),
+    "text:string-value": "entries of indexes",
 }
 """Attributes that people read and that stay, and what they are called in `Skipped`."""
-_TEXT_FIELDS = frozenset(_TEXT + name for name in ("placeholder", "drop-down", "text-input", "conditional-text"))
-_CRITERION = _TABLE + "filter-condition"
-_FACTS = frozenset({_DC + "title", _DC + "subject", _DC + "description"})
-_CHANGES = frozenset({_TEXT + "tracked-changes", _TABLE + "tracked-changes"})
-_CELLS = frozenset({_TABLE + "table-cell", _TABLE + "covered-table-cell"})
-_SHEETS = (_OFFICE + "spreadsheet", _OFFICE + "chart")
-_SPACES = frozenset({_TEXT + "s", _TEXT + "tab", _TEXT + "line-break"})
-_RUBY = _TEXT + "ruby"
-_LINKS = frozenset({_TEXT + "a", _TEXT + "meta", _RUBY})
-_CONTROL = re.compile(r"\{[^}]*\}content-control$")
+_TEXT_FIELDS = ("text:placeholder", "text:drop-down", "text:text-input", "text:conditional-text")
+_SHEETS = ("office:spreadsheet", "office:chart")
+_SPACES = frozenset({"text:s", "text:tab", "text:line-break"})
 _MASTER_TEXT = frozenset({"header", "footer", "date-time", "page-number"})
 """Classes of the frames of a master page that slides show; others hold a prompt such as "Click to edit"."""
 _WHITE = re.compile(r"(?<= ) +|\t|\n")
@@ -93,40 +83,33 @@ class OpenDocumentFile(UnitFile):
         manifest = "META-INF/manifest.xml"
         if manifest in self._package and b"encryption-data" in self._package.read(manifest):
             raise DocmtError(f"{path} is encrypted. Save it without a password, and translate that.")
-        content, styles, meta = (self._parse(name) for name in ("content.xml", "styles.xml", "meta.xml"))
-        assert content is not None
-        if meta is not None:
-            reader = _PartReader(self, self._add_part("meta.xml", meta), _Styles([]))
-            for element in meta.root.iter(*_FACTS):
+        content = self._parse("content.xml")
+        styles, meta = (self._parse(name) if name in self._package else None for name in ("styles.xml", "meta.xml"))
+        if meta:
+            reader = self._add_part("meta.xml", meta, [])
+            for element in meta.root.iter("dc:title", "dc:subject", "dc:description"):
                 if not self.skip_of_program(element.text()):
                     reader.add_plain(element)
-        roots = [styles.root] if styles is not None else []
-        self._read_part("content.xml", content, _Styles([*roots, content.root]))
-        if styles is not None:
-            self._read_part("styles.xml", styles, _Styles(roots))
+        self._add_part("content.xml", content, [styles.root, content.root] if styles else [content.root]).read()
+        if styles:
+            self._add_part("styles.xml", styles, [styles.root]).read()
 
-    def _add_part(self, name: str, file: XmlFile) -> _Part:
+    def _add_part(self, name: str, file: XmlFile, styles: Sequence[Element]) -> _PartReader:
+        """Add a part. Return its reader. styles: elements that hold the styles of its texts."""
         self._parts.append(_Part(name, file, PatchedText(file.text)))
-        return self._parts[-1]
-
-    def _read_part(self, name: str, file: XmlFile, styles: _Styles) -> None:
-        """Read the paragraphs of a part."""
-        _PartReader(self, self._add_part(name, file), styles).read()
+        return _PartReader(self, self._parts[-1], _Styles(styles))
 
     def read_object(self, folder: str, reference: str) -> None:
         """Read an embedded object once. folder: that of the part which refers to it."""
         inner = reference.removeprefix("./").rstrip("/")
         for name in (f"{folder}/{inner}/content.xml", f"{inner}/content.xml"):
             if name in self._package and all(part.name != name for part in self._parts):
-                file = XmlFile(self._package.read(name), f"{self._path} ({name})")
-                self._read_part(name, file, _Styles([file.root]))
+                file = self._parse(name)
+                self._add_part(name, file, [file.root]).read()
                 return
 
-    def _parse(self, name: str) -> XmlFile | None:
-        """Return a part. Only `content.xml` must be there."""
-        if name != "content.xml" and name not in self._package:
-            return None
-        return XmlFile(self._package.read(name), f"{self._path} ({name})")
+    def _parse(self, name: str) -> XmlFile:
+        return XmlFile(self._package.read(name), f"{self._path} ({name})", _PREFIXES)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the package with other units. language: is set in the default styles and in `meta.xml`."""
@@ -152,11 +135,11 @@ class _PartReader:
 
     def __init__(self, document: OpenDocumentFile, part: _Part, styles: _Styles) -> None:
         self._document, self._part, self._styles = document, part, styles
-        body = part.file.root.find(_OFFICE + "body")
+        body = part.file.root.find("office:body")
         kinds = [element.name for element in body.elements] if body is not None else []
         self._is_sheet = any(kind in _SHEETS for kind in kinds)
-        self._is_chart = _OFFICE + "chart" in kinds
-        prefix = _find_prefix(part.file, _TEXT)
+        self._is_chart = "office:chart" in kinds
+        prefix = _find_prefix(part.file, "text")
         self._escape = _make_escape(f"{prefix}:" if prefix else "")
 
     def read(self) -> None:
@@ -169,29 +152,29 @@ class _PartReader:
                 self._document.skip(_LEFT.get(name, ""), value)
             if element.name in _TEXT_FIELDS:
                 self._document.skip("texts of fields", element.text())
-            elif element.name == _CRITERION and (value := element.attributes.get(_TABLE + "value", "")):
+            elif element.name == "table:filter-condition" and (value := element.attributes.get("table:value", "")):
                 if value in units:
-                    self._add_attribute(element, _TABLE + "value", units[value])
+                    self._add_attribute(element, "table:value", units[value])
                 else:
                     self._document.skip("criteria of filters", value)
 
     def _walk(self, element: Element, is_master: bool) -> None:
         """Read the units in an element. is_master: whether it is in the master page of a presentation."""
         name = element.name
-        if name in _CHANGES or (is_master and self._is_prompt(element)):
+        if name in ("text:tracked-changes", "table:tracked-changes") or (is_master and self._is_prompt(element)):
             return
-        if name == _TEXT + "index-body":
+        if name == "text:index-body":
             for paragraph in element.iter(*_PARAGRAPHS):
                 self._document.skip("table of contents", paragraph.text())
             return
-        if name.startswith(_MATH):
+        if name.startswith("math:"):
             self._document.skip("formulas", element.text())
             return
         if name in _PLAIN:
             if not (self._is_chart and name in _ALTERNATIVES):  # those of charts are references to cells
                 self.add_plain(element)
             return
-        if name in _CELLS:
+        if name in ("table:table-cell", "table:covered-table-cell"):
             self._read_cell(element, is_master)
             return
         if name in _PARAGRAPHS:
@@ -199,15 +182,15 @@ class _PartReader:
         for label in _LABELS:
             if has_letters(value := element.attributes.get(label, "")):
                 self._add_attribute(element, label, self._document.add_unit(Unit(value)))
-        if name == _DRAW + "object" and _HREF in element.attributes:
-            self._document.read_object(self._part.name.rpartition("/")[0], element.attributes[_HREF])
-        is_master = is_master or name in (_MASTER_PAGE, _HANDOUT)
+        if name == "draw:object" and "xlink:href" in element.attributes:
+            self._document.read_object(self._part.name.rpartition("/")[0], element.attributes["xlink:href"])
+        is_master = is_master or name in ("style:master-page", "style:handout-master")
         for child in element.elements:
             self._walk(child, is_master)
 
     def _is_prompt(self, element: Element) -> bool:
         """Return whether it is a frame that no slide shows, and note that it is skipped."""
-        kind = element.attributes.get(_SHOW + "class")
+        kind = element.attributes.get("presentation:class")
         if kind is None or kind in _MASTER_TEXT:
             return False
         for paragraph in element.iter(*_PARAGRAPHS):
@@ -234,7 +217,7 @@ class _PartReader:
 
     def _add_attribute(self, element: Element, name: str, index: int) -> None:
         """Add an attribute, which has the prefix of its element, with a unit."""
-        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition('}')[2]}"
+        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition(':')[2]}"
         start, end, _ = set_attribute(self._part.file, element, tag, element.attributes[name])
         self._part.text.add(start + 1, end - 1, index, escape_attribute)
 
@@ -246,13 +229,11 @@ class _PartReader:
 
     def _add_paragraph(self, element: Element) -> list[int]:
         """Add a paragraph. Return the index of its unit, if there is anything to translate."""
-        if self._styles.is_code("paragraph", element.attributes.get(_TEXT + "style-name", "")):
+        if self._styles.is_code("paragraph", element.attributes.get("text:style-name", "")):
             self._document.skip("code", element.text())
             return []
-        inline = _InlineReader(self._part.file, self._styles)
+        inline = _InlineReader(self._document, self._part.file, self._styles)
         inline.add(element.children)
-        for code in inline.code_texts:
-            self._document.skip("code", code)
         unit = inline.builder.finish()
         if not has_letters(unit.text):
             return []
@@ -264,12 +245,10 @@ class _PartReader:
 class _InlineReader:
     """Reader of the text and the codes of a paragraph."""
 
-    def __init__(self, file: XmlFile, styles: _Styles) -> None:
+    def __init__(self, document: OpenDocumentFile, file: XmlFile, styles: _Styles) -> None:
         self.builder = UnitBuilder(collapse=True)
         self.nested: dict[str, Span] = {}
-        self.code_texts: list[str] = []
-        """texts of spans that are code"""
-        self._file, self._styles = file, styles
+        self._document, self._file, self._styles = document, file, styles
         self._ids: dict[str, str] = {}  # of pairs, by format
         self._opened: list[str] = []
         self._count = 0
@@ -286,18 +265,16 @@ class _InlineReader:
             kind, format = self._classify(node)
             if kind in ("pair", "link"):
                 run = [node]
-                while position < len(nodes) and self._continues(nodes[position], kind, format):
-                    follower = nodes[position]
-                    run += [follower] if isinstance(follower, Element) else []
-                    position += 1
+                for follower in nodes[position:]:
+                    if not isinstance(follower, Element) or self._classify(follower) != (kind, format):
+                        break
+                    run.append(follower)
+                position += len(run) - 1
                 self._add_pair(run, kind, format)
             elif kind == "plain":
                 self.add(node.children)
             else:
                 self._add_alone(node, kind)
-
-    def _continues(self, node: Element | Text, kind: str, format: str) -> bool:
-        return isinstance(node, Element) and self._classify(node) == (kind, format)
 
     def _add_pair(self, run: Sequence[Element], kind: str, format: str) -> None:
         if kind == "pair":
@@ -307,7 +284,7 @@ class _InlineReader:
             id = f"a{self._count}"
         # A span within one of equal format adds nothing, and nor does one without text.
         is_new = id not in self._opened and (kind == "link" or not all(map(_is_blank, run)))
-        inner = [element.find(f"{_RUBY}-base") or element for element in run]  # the reading of a ruby stays
+        inner = [element.find("text:ruby-base") or element for element in run]  # the reading of a ruby stays
         if is_new:
             self.builder.open(id, self._file.text[run[0].start : inner[0].inner_start], can_copy=kind == "pair")
             self._opened.append(id)
@@ -324,25 +301,27 @@ class _InlineReader:
         if next(node.iter(*_PARAGRAPHS, *_PLAIN), None) is not None:
             self.nested[id] = node.start, node.end
         elif kind == "code":
-            self.code_texts.append(node.text())
+            self._document.skip("code", node.text())
 
     def _classify(self, node: Element) -> tuple[str, str]:
         """Return "pair", "link", "space", "single", "code" or "plain" (no code at all), and the format of a pair."""
         if node.name in _SPACES:
             return "space", ""
-        if node.name == _TEXT + "soft-page-break" or (node.name == _TEXT + "span" and not node.children):
+        if node.name == "text:soft-page-break" or (node.name == "text:span" and not node.children):
             return "plain", ""  # a page once ended here, or a format ended where it began
         if node.is_empty_tag:
             return "single", ""
-        if node.name == _TEXT + "span":
-            style = node.attributes.get(_TEXT + "style-name", "")
+        if node.name == "text:span":
+            style = node.attributes.get("text:style-name", "")
             if self._styles.is_code("text", style):
                 return "code", ""
             format = self._styles.describe(style)
-            others = sorted((name, value) for name, value in node.attributes.items() if name != _TEXT + "style-name")
+            others = sorted((name, value) for name, value in node.attributes.items() if name != "text:style-name")
             return ("pair", f"{format} {others}") if format or others else ("plain", "")
-        if node.name in _LINKS or _CONTROL.match(node.name):
-            return "link", self._file.text[node.start : node.inner_start] if node.name != _RUBY else str(node.start)
+        if node.name == "text:ruby":
+            return "link", str(node.start)
+        if node.name in ("text:a", "text:meta") or node.local_name == "content-control":
+            return "link", self._file.text[node.start : node.inner_start]
         return "single", ""
 
 
@@ -351,16 +330,16 @@ def _is_blank(element: Element) -> bool:
     return all(
         not child.value.strip(" \t\r\n")
         if isinstance(child, Text)
-        else child.name == _TEXT + "soft-page-break" or (child.name == _TEXT + "span" and _is_blank(child))
+        else child.name == "text:soft-page-break" or (child.name == "text:span" and _is_blank(child))
         for child in element.children
     )
 
 
 def _refuse_cell(cell: Element) -> str:
     """Return why the text of a cell is not translated; empty if it is."""
-    if _TABLE + "formula" in cell.attributes:
+    if "table:formula" in cell.attributes:
         return "formulas"
-    return "" if cell.attributes.get(_OFFICE + "value-type", "string") == "string" else "numbers and dates"
+    return "" if cell.attributes.get("office:value-type", "string") == "string" else "numbers and dates"
 
 
 def _make_escape(prefix: str) -> Callable[[str], str]:
@@ -379,8 +358,8 @@ class _Styles:
     def __init__(self, roots: Sequence[Element]) -> None:
         self._styles: dict[tuple[str, str], Element] = {}
         for root in roots:
-            for style in root.iter(_STYLE + "style"):
-                key = style.attributes.get(_STYLE + "family", ""), style.attributes.get(_STYLE + "name", "")
+            for style in root.iter("style:style"):
+                key = style.attributes.get("style:family", ""), style.attributes.get("style:name", "")
                 self._styles[key] = style
         self._formats: dict[str, str] = {}
 
@@ -392,35 +371,31 @@ class _Styles:
             style = self._styles.get((family, name))
             if style is None:
                 return False
-            name = style.attributes.get(_STYLE + "parent-style-name", "")
+            name = style.attributes.get("style:parent-style-name", "")
         return False
 
     def describe(self, name: str) -> str:
         """Return a key of the look of a text style, equal for automatic styles that look the same; empty: no look."""
         if name not in self._formats:
             style = self._styles.get(("text", name))
-            is_automatic = style is not None and style.parent and style.parent.name == _OFFICE + "automatic-styles"
+            is_automatic = style is not None and style.parent and style.parent.name == "office:automatic-styles"
             self._formats[name] = _describe(style) if style is not None and is_automatic else name
         return self._formats[name]
 
 
 def _describe(style: Element) -> str:
-    parts = (
-        [f"^{style.attributes[_STYLE + 'parent-style-name']}"]
-        if _STYLE + "parent-style-name" in style.attributes
-        else []
-    )
+    parts = [f"^{style.attributes['style:parent-style-name']}"] if "style:parent-style-name" in style.attributes else []
     for element in style.iter():
         visible = sorted(pair for pair in element.attributes.items() if not _INVISIBLE.match(pair[0]))
-        if element is not style and (visible or element.name != _TEXT_PROPERTIES):
+        if element is not style and (visible or element.name != "style:text-properties"):
             parts.append(f"{element.name}{visible}")
     return "".join(parts)
 
 
-def _find_prefix(file: XmlFile, uri: str) -> str:
-    """Return the prefix that the root declares for a URI, written {URI}; empty if there is none."""
+def _find_prefix(file: XmlFile, name: str) -> str:
+    """Return the prefix that the root declares for a namespace that is called `name` here; empty if there is none."""
     head = file.text[file.root.start : file.root.inner_start]
-    match = re.search(r"xmlns:([^\s=]+)\s*=\s*[\"']" + re.escape(uri.strip("{}")) + r"[\"']", head)
+    match = re.search(r"xmlns:([^\s=]+)\s*=\s*[\"']" + re.escape(_URIS[name]) + r"[\"']", head)
     return match[1] if match else ""
 
 
@@ -432,31 +407,29 @@ def _set_language(file: XmlFile, language: str) -> list[Replacement]:
     """
     code, *others = language.split("-")
     country = next((each.upper() for each in others if len(each) == 2), "none")
-    replacements = [
-        change
-        for element in file.root.iter(_TEXT_PROPERTIES)
-        for change in _set_properties(file, element, code.lower(), country)
-    ]
-    style = _find_prefix(file, _STYLE)
+    replacements: list[Replacement] = []
+    for element in file.root.iter("style:text-properties"):
+        replacements += _set_properties(file, element, code.lower(), country)
+    style = _find_prefix(file, "style")
     if is_right_to_left(language) and style:
-        for default in file.root.iter(_DEFAULT_STYLE):
+        for default in file.root.iter("style:default-style"):
             for element in default.elements:
-                if element.name == _STYLE + "paragraph-properties":
+                if element.name == "style:paragraph-properties":
                     replacements.append(set_attribute(file, element, f"{style}:writing-mode", "rl-tb"))
     return replacements + _set_meta(file, language)
 
 
 def _set_properties(file: XmlFile, element: Element, code: str, country: str) -> list[Replacement]:
-    is_default = element.parent is not None and element.parent.name == _DEFAULT_STYLE
+    is_default = element.parent is not None and element.parent.name == "style:default-style"
     changes = []
-    kinds = [(_FO, "")]
+    kinds = [("fo", "")]
     if code in _ASIAN:
-        kinds.append((_STYLE, "-asian"))
+        kinds.append(("style", "-asian"))
     elif code in _COMPLEX or is_right_to_left(code):
-        kinds.append((_STYLE, "-complex"))
-    for uri, suffix in kinds:
-        old = element.attributes.get(f"{uri}language{suffix}", "")
-        prefix = _find_prefix(file, uri)
+        kinds.append(("style", "-complex"))
+    for name, suffix in kinds:
+        old = element.attributes.get(f"{name}:language{suffix}", "")
+        prefix = _find_prefix(file, name)
         if prefix and (is_default or old not in _NO_LANGUAGES):
             changes.append(set_attribute(file, element, f"{prefix}:language{suffix}", code))
             changes.append(set_attribute(file, element, f"{prefix}:country{suffix}", country))
@@ -464,10 +437,10 @@ def _set_properties(file: XmlFile, element: Element, code: str, country: str) ->
 
 
 def _set_meta(file: XmlFile, language: str) -> list[Replacement]:
-    meta = file.root.find(_OFFICE + "meta")
+    meta = file.root.find("office:meta")
     if meta is None or meta.is_empty_tag:
         return []
-    element = meta.find(f"{{{_DC_URI}}}language")
+    element = meta.find("dc:language")
     if element is not None and not element.is_empty_tag:
         return [(element.inner_start, element.inner_end, escape_text(language))]
     tag = f'<dc:language xmlns:dc="{_DC_URI}">{escape_text(language)}</dc:language>'

@@ -8,13 +8,14 @@ from __future__ import annotations
 import codecs
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import decode_utf8
 from docmt.documents.words import has_letters
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_pieces
-from docmt.formats.units import Code, Skipped, Unit, UnitFile
+from docmt.formats.units import Skipped, Unit, UnitFile
 
 Span = tuple[int, int]
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
@@ -57,7 +58,7 @@ class PatchedText:
 
         old: the units as read. replacements: further (start, end, text), outside of regions or within unchanged ones.
         """
-        return _Renderer(self, old, new, replacements).render(0, len(self.text))
+        return _Renderer(self, old, new, replacements).render(0, 0, len(self.text))
 
 
 class _Renderer:
@@ -72,11 +73,7 @@ class _Renderer:
         )
         self._starts = [start for start, *_ in self._spans]
 
-    def render(self, start: int, end: int) -> str:
-        """Return text[start:end] with the replacements in it."""
-        return self._render(bisect_left(self._starts, start), start, end)
-
-    def _render(self, index: int, start: int, end: int) -> str:
+    def render(self, index: int, start: int, end: int) -> str:
         """Return text[start:end] with the replacements from this index on."""
         parts, position = [], start
         for number in range(index, len(self._spans)):
@@ -93,40 +90,18 @@ class _Renderer:
     def _render_region(self, number: int, region: Region) -> str:
         unit = self._new[region.unit]
         if unit == self._old[region.unit]:
-            return self._render(number + 1, region.start, region.end)
-        return "".join(
-            region.escape(part)
-            if isinstance(part, str)
-            else self._render_nested(number + 1, part, region.nested.get("/" * (part.kind == "close") + part.id))
-            for part in unit.segments()
-        )
-
-    def _render_nested(self, first: int, code: Code, span: Span | None) -> str:
-        """Return a code with the replacements in it. first: index of the one after the region of the code."""
-        if span is None:
-            return code.content
-        start, end = span
-        text = self._render(max(first, bisect_left(self._starts, start)), start, end)
-        return text + code.content[end - start :]  # its content may have a space more
-
-
-@dataclass(frozen=True)
-class TextEncoding:
-    """The encoding of a file, and its byte-order mark."""
-
-    name: str
-    mark: bytes = b""
-
-    def encode(self, text: str, path: str) -> bytes:
-        """Return the bytes of a text. A text that does not fit in Windows-1252 becomes UTF-8 with a byte-order mark."""
-        try:
-            return self.mark + text.encode(self.name)
-        except UnicodeEncodeError as error:
-            if self.name == "cp1252":
-                return TextEncoding("utf-8", codecs.BOM_UTF8).encode(text, path)
-            raise DocmtError(
-                f"{path}: a translation has half a character (a lone surrogate), which no file can hold: change it"
-            ) from error
+            return self.render(number + 1, region.start, region.end)
+        parts = []
+        for part in unit.segments():
+            if isinstance(part, str):
+                parts.append(region.escape(part))
+            elif span := region.nested.get("/" * (part.kind == "close") + part.id):
+                start, end = span
+                parts.append(self.render(max(number + 1, bisect_left(self._starts, start)), start, end))
+                parts.append(part.content[end - start :])  # its content may have a space more
+            else:
+                parts.append(part.content)
+        return "".join(parts)
 
 
 def find_mark(data: bytes) -> tuple[bytes, str]:
@@ -134,32 +109,25 @@ def find_mark(data: bytes) -> tuple[bytes, str]:
     return next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", ""))
 
 
-def decode_text(data: bytes, path: str, fallback: str = "") -> tuple[str, TextEncoding]:
-    """Return the text without its byte-order mark, and its encoding: that of the mark, else UTF-8, else `fallback`.
+def decode_text(data: bytes, path: str, fallback: str = "") -> tuple[str, tuple[bytes, str]]:
+    """Return the text without its byte-order mark, and this mark with the encoding: its own, UTF-8, or `fallback`.
 
     Raises DocmtError for bytes that are no text in these.
     """
     mark, name = find_mark(data)
-    name = name or "utf-8"
-    try:
-        text = data[len(mark) :].decode(name)
-    except UnicodeDecodeError as error:
-        if name != "utf-8":
-            raise DocmtError(f"{path}: broken UTF-16 at byte {error.start + len(mark)}: save it as UTF-8") from error
-        if mark or not fallback:
-            decode_utf8(data, path)  # raises with the line and a guess
-        text, name = _decode_fallback(data, path, fallback), fallback
+    for encoding in [name] if mark else ["utf-8", *filter(None, [fallback])]:
+        try:
+            text = data[len(mark) :].decode(encoding)
+            break
+        except UnicodeDecodeError as error:
+            if encoding.startswith("utf-16"):
+                place = error.start + len(mark)
+                raise DocmtError(f"{path}: broken UTF-16 at byte {place}: save it as UTF-8") from error
+    else:
+        text = decode_utf8(data, path)  # raises with the line and a guess
     if "\0" in text:
         raise DocmtError(f"{path}: it has null bytes, so it is no text, or UTF-16 without a mark: save it as UTF-8")
-    return text, TextEncoding(name, mark)
-
-
-def _decode_fallback(data: bytes, path: str, fallback: str) -> str:
-    try:
-        return data.decode(fallback)
-    except UnicodeDecodeError:
-        decode_utf8(data, path)
-        raise
+    return text, (mark, encoding)
 
 
 class TextFile(UnitFile):
@@ -170,6 +138,8 @@ class TextFile(UnitFile):
         super().__init__()
         text, self._encoding = decode_text(data, path, fallback)
         self.path, self.patches, self._protect = path, PatchedText(text), protect
+        self.spans: list[Span] = []
+        """of the string of each unit, see `add_string`"""
 
     @property
     def text(self) -> str:
@@ -179,36 +149,43 @@ class TextFile(UnitFile):
     @property
     def is_guessed(self) -> bool:
         """Whether the file is not in UTF-8 or UTF-16, so that its encoding is a guess."""
-        return not self._encoding.name.startswith("utf")
+        return not self._encoding[1].startswith("utf")
 
     def render(self, units: Sequence[Unit], replacements: Iterable[Replacement] = ()) -> bytes:
-        """Return the file with these units in its regions, and further replacements: see `PatchedText.render`."""
-        return self._encoding.encode(self.patches.render(self.units, units, replacements), self.path)
+        """Return the file with these units in its regions, and further replacements: see `PatchedText.render`.
+
+        A text that its encoding does not have becomes UTF-8 with a byte-order mark.
+        """
+        text = self.patches.render(self.units, units, replacements)
+        for mark, encoding in (self._encoding, (codecs.BOM_UTF8, "utf-8")):
+            with suppress(UnicodeEncodeError):
+                return mark + text.encode(encoding)
+        raise DocmtError(
+            f"{self.path}: a translation has half a character (a lone surrogate), which no file can hold: change it"
+        )
 
     def render_strings(
-        self,
-        units: Sequence[Unit],
-        spans: Sequence[Span],
-        quote: Callable[[str, str], str],
-        replacements: Iterable[Replacement] = (),
+        self, units: Sequence[Unit], quote: Callable[[str, str], str], replacements: Iterable[Replacement] = ()
     ) -> bytes:
         """Return the file with these units as strings. quote: writes a value in the place of an old string."""
         changed = [
             (start, end, quote(tidy_pieces(old, new).render(), self.text[start:end]))
-            for (start, end), old, new in zip(spans, self.units, units, strict=True)
+            for (start, end), old, new in zip(self.spans, self.units, units, strict=True)
             if new != old
         ]
         return self.render(units, [*changed, *replacements])
 
-    def add_string(self, text: str, id: str) -> bool:
-        """Add the unit of a string of a program, with its placeholders as codes. Return whether it has letters."""
+    def add_string(self, text: str, id: str, span: Span) -> bool:
+        """Add the unit of a string of a program, with its placeholders as codes, if it has letters. Return whether."""
         if is_icu_message(text):
             self.skipped.append(Skipped("ICU messages", text))
             return False
         unit = hide_placeholders(Unit(text, id=id), protect=self._protect)
-        if has_letters(unit.text):
-            self.add_unit(unit)
-        return has_letters(unit.text)
+        if not has_letters(unit.text):
+            return False
+        self.add_unit(unit)
+        self.spans.append(span)
+        return True
 
     def find_line(self, position: int) -> str:
         """Return the file and the line of a position, for messages."""

@@ -70,13 +70,14 @@ _EMPTY = Unit("")
 
 @dataclass
 class _Token:
-    """A piece of text, or of what is hidden."""
+    """A piece of text, of what is hidden, or a code of the unit itself."""
 
     kind: str
-    """text | open | close | alone | space"""
+    """text | open | close | single | space | toggle | code"""
     content: str
     name: str = ""
     """of a tag"""
+    code: Code | None = None
 
 
 def is_icu_message(text: str) -> bool:
@@ -110,23 +111,22 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequenc
     if not (unit.codes or patterns or protect) and _WORDS.fullmatch(unit.text):
         return unit  # at once: searching for each kind takes long
     builder = UnitBuilder()
-    tokens: list[_Token | Code] = []
+    tokens: list[_Token] = []
     for part in unit.segments():
-        tokens += [part] if isinstance(part, Code) else _split(part, patterns, protect)
+        tokens += (
+            [_Token("code", part.content, code=part)] if isinstance(part, Code) else _split(part, patterns, protect)
+        )
     _match_blocks(tokens)
     _match_tags(tokens)
     _carry_spaces(_join_runs(tokens))
     opened: list[str] = []
     for token in tokens:
-        if isinstance(token, Code):
-            _add_code(builder, token)
-        else:
-            _add_token(builder, token, opened)
+        _add_token(builder, token, opened)
     return builder.finish(unit.id)
 
 
-def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> list[_Token | Code]:
-    tokens: list[_Token | Code] = []
+def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> list[_Token]:
+    tokens: list[_Token] = []
     position = 0
     patterns = [*patterns, _LABELS] if _LABELLED.fullmatch(text) else patterns
     known = find_protected(text, in_messages=True, extra=protect) if protect else []
@@ -141,17 +141,12 @@ def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> l
         position = end
     if position < len(text):
         tokens.append(_Token("text", text[position:]))
-    joined: list[_Token | Code] = []
+    joined: list[_Token] = []
     for token in tokens:
-        last = joined[-1] if joined else token
-        if joined and all(isinstance(each, _Token) and each.kind == "text" for each in (last, token)):
-            joined[-1] = _Token("text", last.content + token.content)
-        elif (
-            len(joined) > 1
-            and all(isinstance(each, _Token) and each.kind == "single" for each in (joined[-2], token))
-            and _TIGHT.fullmatch(last.content)
-        ):
-            joined[-2:] = [_Token("single", joined[-2].content + last.content + token.content)]
+        if joined and joined[-1].kind == token.kind == "text":
+            joined[-1].content += token.content
+        elif joined[1:] and joined[-2].kind == token.kind == "single" and _TIGHT.fullmatch(joined[-1].content):
+            joined[-2:] = [_Token("single", joined[-2].content + joined[-1].content + token.content)]
         else:
             joined.append(token)
     return joined
@@ -181,20 +176,18 @@ def _decode_entity(content: str) -> str:
     return character if len(character) == 1 and (character.isalpha() or character in _SIGNS) else ""
 
 
-def _match_blocks(tokens: Sequence[_Token | Code]) -> None:
+def _match_blocks(tokens: Sequence[_Token]) -> None:
     """Make pairs of the first and the last tag of each block of a template."""
-    single = [token for token in tokens if isinstance(token, _Token) and token.kind == "single"]
+    single = [token for token in tokens if token.kind == "single"]
     for first, *_, last in (block for block in find_blocks([each.content for each in single]) if len(block) > 1):
         single[first].kind, single[last].kind = "open", "close"
         single[first].name = single[last].name = f"block {first}"
 
 
-def _match_tags(tokens: Sequence[_Token | Code]) -> None:
+def _match_tags(tokens: Sequence[_Token]) -> None:
     """Make single codes of tags that nothing opens or closes, such as <file>."""
     opened: list[_Token] = []
     for token in tokens:
-        if isinstance(token, Code):
-            continue
         if token.kind == "toggle":
             token.kind = "close" if any(other.name == token.name for other in opened) else "open"
         if token.kind == "open":
@@ -209,73 +202,53 @@ def _match_tags(tokens: Sequence[_Token | Code]) -> None:
         token.kind = "single"
 
 
-def _join_runs(tokens: list[_Token | Code]) -> list[_Token | Code]:
+def _join_runs(tokens: list[_Token]) -> list[_Token]:
     """Move the space between two hidden tokens into the first, if it is a placeholder. Return the tokens."""
     for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        if (
-            isinstance(token, _Token)
-            and isinstance(before, _Token)
-            and token.content == SPACE
-            and before.kind == "single"
-            and _is_hidden(after)
-        ):
+        if token.kind == "text" and token.content == SPACE and before.kind == "single" and _is_hidden(after):
             before.content += SPACE
             token.content = ""
-    tokens[:] = [token for token in tokens if isinstance(token, Code) or token.content]
+    tokens[:] = [token for token in tokens if token.kind == "code" or token.content]
     return tokens
 
 
-def _carry_spaces(tokens: list[_Token | Code]) -> None:
+def _carry_spaces(tokens: list[_Token]) -> None:
     """Move a space beside a run of codes with a placeholder into it, if there is one on the other side, or nothing."""
-    index = 0
-    while index < len(tokens):
-        end = index
-        while end < len(tokens) and _is_hidden(tokens[end]):
-            end += 1
-        run = tokens[index:end]
-        if any(isinstance(token, _Token) and token.kind == "single" for token in run):
-            before = tokens[index - 1] if index else None
-            after = tokens[end] if end < len(tokens) else None
-            _carry(before, run, after)
-        index = max(end, index + 1)
+    border = (False, [_Token("space", "")])
+    groups = [border, *((is_hidden, list(group)) for is_hidden, group in groupby(tokens, _is_hidden)), border]
+    for (_, before), (is_hidden, run), (_, after) in zip(groups, groups[1:], groups[2:], strict=False):
+        if is_hidden and any(token.kind == "single" for token in run):
+            _carry(before[-1], run, after[0])
 
 
-def _is_hidden(token: _Token | Code) -> bool:
-    return isinstance(token, _Token) and token.kind not in ("text", "space")
+def _is_hidden(token: _Token) -> bool:
+    return token.kind not in ("text", "space", "code")
 
 
-def _carry(before: _Token | Code | None, run: Sequence[_Token | Code], after: _Token | Code | None) -> None:
+def _carry(before: _Token, run: Sequence[_Token], after: _Token) -> None:
     first, last = run[0], run[-1]
-    assert isinstance(first, _Token) and isinstance(last, _Token)
-    left = before.content[-1:] if isinstance(before, _Token) and before.kind == "text" else ""
-    right = after.content[:1] if isinstance(after, _Token) and after.kind == "text" else ""
-    is_read = all(is_readable(token.content) for token in run if isinstance(token, _Token) and token.kind == "single")
-    if isinstance(before, Code) or isinstance(after, Code):
+    left, right = before.content[-1:] * (before.kind == "text"), after.content[:1] * (after.kind == "text")
+    is_read = all(is_readable(token.content) for token in run if token.kind == "single")
+    if "code" in (before.kind, after.kind):
         return
-    if isinstance(after, _Token) and right == SPACE and (not left or left in SPACE + _OPENING) and last.kind != "open":
-        if (len(after.content) > 1 or after.kind == "text") and not (is_read and last.kind == "close"):
+    if right == SPACE and left in ("", SPACE, *_OPENING) and last.kind != "open":
+        if not (is_read and last.kind == "close"):
             last.content += SPACE
             after.content = after.content[1:]
-    elif isinstance(before, _Token) and left == SPACE and (not right or right in _CLOSING) and first.kind != "close":
-        if is_read and first.kind == "open":
-            return
+    elif left == SPACE and right in ("", *_CLOSING) and first.kind not in ("close", "open" if is_read else ""):
         first.content = SPACE + first.content
         before.content = before.content[:-1]
 
 
-def _add_code(builder: UnitBuilder, code: Code) -> None:
-    """Add a code of the unit itself."""
-    if code.kind == "open":
-        builder.open(code.id, code.content, code.can_copy)
-    elif code.kind == "close":
-        builder.close(code.id, code.content)
-    else:
-        builder.add_alone(code.id, code.content, is_space=code.is_break)
-
-
 def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
-    id = f"p{builder.code_count + 1}"
-    if token.kind == "text":
+    id, code = f"p{builder.code_count + 1}", token.code
+    if code and code.kind == "open":
+        builder.open(code.id, code.content, code.can_copy)
+    elif code and code.kind == "close":
+        builder.close(code.id, code.content)
+    elif code:
+        builder.add_alone(code.id, code.content, is_space=code.is_break)
+    elif token.kind == "text":
         builder.add_text(token.content)
     elif token.kind == "open":
         builder.open(id, token.content, can_copy=token.name.isalnum() and token.name not in _NOT_COPIED)

@@ -5,19 +5,12 @@ Layouts and masters stay, and so do fields such as slide numbers. Text that no l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from docmt.formats.office_packages import A_PARAGRAPH, RELATIONSHIPS, SLIDE
-from docmt.formats.patched_text import Replacement
 from docmt.formats.units import ReadConfig
 from docmt.formats.workbooks import CHARTS, ChartedFile
 
 _TYPE = "application/vnd.openxmlformats-officedocument.presentationml.{}.main+xml"
 _MAIN_TYPES = tuple(_TYPE.format(name) for name in ("presentation", "slideshow", "template"))
-_SLIDE_LIST, _SLIDE_ID = f"{{{SLIDE}}}sldIdLst", f"{{{SLIDE}}}sldId"
 _LAYOUT_TYPES = tuple(_TYPE.replace(".main", "").format(name) for name in ("slideMaster", "slideLayout"))
-_DRAWN, _PLACEHOLDER = f"{{{SLIDE}}}sp", f"{{{SLIDE}}}ph"
-_SHAPE, _COMMENT_TEXT = f"{{{SLIDE}}}cNvPr", f"{{{SLIDE}}}text"
 
 
 def read(data: bytes, path: str, config: ReadConfig) -> Presentation:
@@ -25,15 +18,15 @@ def read(data: bytes, path: str, config: ReadConfig) -> Presentation:
     file = Presentation(data, path, "pptx")
     main = file.find_main(_MAIN_TYPES, "presentation", "presentation")
     targets = {id: part for id, _, part in file.read_relationships(main)}
-    for element in file.open_part(main).file.root.iter(_SLIDE_ID):
-        slide = targets.get(element.attributes.get(f"{{{RELATIONSHIPS}}}id", ""))
-        if slide and element.parent and element.parent.name == _SLIDE_LIST and slide not in file.parts:
+    for element in file.open_part(main).file.root.iter("p:sldId"):
+        slide = targets.get(element.attributes.get("r:id", ""))
+        if slide and element.parent and element.parent.name == "p:sldIdLst" and slide not in file.parts:
             file.read_slide(slide)
             file.skip_inserted(slide)
     for name in file.find_parts(*_LAYOUT_TYPES):
-        for shape in file.open_part(name).file.root.iter(_DRAWN):
-            if next(shape.iter(_PLACEHOLDER), None) is None:
-                file.skip("layouts and masters", " ".join(each.text() for each in shape.iter(A_PARAGRAPH)))
+        for shape in file.open_part(name).file.root.iter("p:sp"):
+            if next(shape.iter("p:ph"), None) is None:
+                file.skip("layouts and masters", " ".join(each.text() for each in shape.iter("a:p")))
     file.add_properties()
     return file
 
@@ -43,20 +36,16 @@ class Presentation(ChartedFile):
 
     def read_slide(self, name: str) -> None:
         """Add the texts of a slide, then those of its parts."""
-        self.read_shapes(self.open_part(name), _SHAPE)
+        self.read_shapes(self.open_part(name), "p:cNvPr")
         related: dict[str, list[str]] = {}
         for _, kind, part in self.read_relationships(name):
             if part not in self.parts:
                 related.setdefault(kind, []).append(part)
         for part in related.get("notesSlide", []):
-            self.read_shapes(self.open_part(part), _SHAPE)
+            self.read_shapes(self.open_part(part), "p:cNvPr")
         self.read_charts(part for kind in CHARTS for part in related.get(kind, []))
         self.read_diagrams([*related.get("diagramData", []), *related.get("diagramDrawing", [])])
         for part in related.get("comments", []):
             self.read_drawings([part])  # those of PowerPoint 365; before that, a comment was one text
-            for element in self.parts[part].file.root.iter(_COMMENT_TEXT):
+            for element in self.parts[part].file.root.iter("p:text"):
                 self.add_element_text(self.parts[part], element)
-
-    def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
-        """Return nothing: the language stands in each run."""
-        return {}

@@ -12,7 +12,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, groupby
+from itertools import chain, groupby, takewhile
 from types import MappingProxyType
 
 from docmt.documents.protected_text import find_protected, find_words_and_protected
@@ -82,7 +82,8 @@ def project_codes(unit: Unit, passages: Sequence[Passage]) -> tuple[Unit, list[C
     uncopied = [id for id, (start, _) in source.pairs.items() if not start.can_copy]
     _narrow_pairs(pieces, uncopied)
     pieces = _return_atoms(pieces, uncopied)
-    missing = _find_missing(source, pieces)
+    present = {id for piece in pieces for id in piece.stack}
+    missing = [id for id, (start, _) in source.pairs.items() if id not in present and not start.is_plain]
     pieces += [_Piece((), atom=Atom(source.pairs[id], 0, ())) for id in missing]
     return _join_pieces(source, pieces, unit.id), [source.pairs[id][0] for id in missing]
 
@@ -339,14 +340,9 @@ def _cut(
         yield _Piece(atom.stack, atom=atom)
 
 
-def _common(stacks: Sequence[Stack]) -> Stack:
+def _common(stacks: Sequence[Sequence[str]]) -> Stack:
     """Return the longest common beginning."""
-    if not stacks:
-        return ()
-    length = 0
-    while all(length < len(stack) and stack[length] == stacks[0][length] for stack in stacks):
-        length += 1
-    return stacks[0][:length]
+    return tuple(same for same, *_ in takewhile(lambda each: len(set(each)) == 1, zip(*stacks, strict=False)))
 
 
 def _narrow_pairs(pieces: Sequence[_Piece], ids: Sequence[str]) -> None:
@@ -459,11 +455,6 @@ def _set_run(pieces: Sequence[_Piece], id: str, run: set[int], span: Iterable[in
         piece.stack = rest
 
 
-def _find_missing(source: _Source, pieces: Iterable[_Piece]) -> list[str]:
-    present = {id for piece in pieces for id in piece.stack}
-    return [id for id, (start, _) in source.pairs.items() if id not in present and not start.is_plain]
-
-
 def _join_pieces(source: _Source, pieces: Iterable[_Piece], id: str) -> Unit:
     """Return the unit of pieces: pairs open and close where the stacks of neighbours differ."""
     codes: list[Code] = []
@@ -536,15 +527,10 @@ def _split_words(
 
 def _map_letters(word: str, stacks: Sequence[Stack], other: str) -> list[Stack]:
     """Return the stack of each letter of another word; the letters between equal beginnings and ends have one."""
-    before = _count_equal(word, other)
-    after = _count_equal(word[before:][::-1], other[before:][::-1])
+    before = len(_common([word, other]))
+    after = len(_common([word[before:][::-1], other[before:][::-1]]))
     if 3 * (before + after) < max(len(word), len(other)):  # another word
         before = after = 0
     middle = stacks[before : len(stacks) - after] or stacks[max(0, before - 1) : before + 1]
     inner = [max(middle, key=len)] * (len(other) - before - after)
     return [*stacks[:before], *inner, *stacks[len(stacks) - after :]]
-
-
-def _count_equal(word: str, other: str) -> int:
-    """Return the length of the common beginning."""
-    return next((i for i, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), min(len(word), len(other)))

@@ -14,20 +14,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import unescape
 from itertools import accumulate, groupby, pairwise
-from math import inf
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from docmt.documents.words import Span, has_words
-from docmt.formats.cue_layout import find_breaks
+from docmt.formats.cue_layout import choose_gaps, find_breaks
 from docmt.formats.units import SPACE, Code
 
 Stack = tuple[str, ...]
 """ids of the pairs around a place, the outermost first"""
 _Place = tuple[int, int]
 """characters before a code, and whether it belongs to what follows (1) or to what precedes (0)"""
-_Chain = tuple[float, tuple[Any, ...]]
-"""cost of line breaks, and their gaps, the last one outside: (((), 2), 5)"""
 _OPENING = frozenset(["", *"([{«„“‘‹¿¡（「『《〈【"])
 _CLOSING = frozenset(["", *",.;:!?…)]}»”›、。，！？；：）」』》〉】"])
 _QUOTES = frozenset("\"'")
@@ -233,12 +229,8 @@ def _is_within_word(text: str, offset: int) -> bool:
 
 def _last_of_run(numbers: Sequence[int]) -> int:
     """Return the last of the first longest run of consecutive numbers."""
-    best: list[int] = []
-    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in group]
-        if len(run) > len(best):
-            best = run
-    return best[-1]
+    runs = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    return max((list(group) for _, group in runs), key=len)[-1][1]
 
 
 def _pass_punctuation(sentence: AlignedSentence, index: int, end: int, last: int) -> int:
@@ -270,17 +262,15 @@ def _place_breaks(sentence: AlignedSentence, atoms: Sequence[Atom]) -> Iterator[
     borders = letters[0][0], letters[-1][1]
     ends = [(end, end) for end in (borders[1], len(translation.rstrip()))]  # before and after the last punctuation
     gaps = [borders[:1] * 2, *find_breaks(translation, *borders), *ends]
-    chains: list[_Chain] = [(0.0, ())] * len(gaps)
+    table = []
     for group in groups:
         offset = atoms[group[0]].offset
         costs = _count_moves(sentence, offset, gaps)
         costs[0] += _EMPTY_LINE * (has_words(text[:offset]) and others[0] >= group[0])
         is_left = has_words(text[offset:]) and others[-1] <= group[-1]
         costs[-2:] = [cost + _EMPTY_LINE * is_left for cost in costs[-2:]]
-        chains = list(_extend(chains, costs, is_first=group is groups[0]))
-    path = min(chains, key=itemgetter(0))[1]
-    for group in reversed(groups):
-        path, gap = path
+        table.append(costs)
+    for group, gap in zip(groups, choose_gaps(table, _EMPTY_LINE), strict=True):
         start, end = gaps[gap]
         for index in group:
             touches = atoms[index].offset > 0 and not text[atoms[index].offset - 1].isspace()
@@ -306,12 +296,3 @@ def _count_moves(sentence: AlignedSentence, offset: int, gaps: Sequence[Span]) -
         follows_word = before > 0 and sentence.aligned[before - 1] == count - 1
         costs.append(crossings[before] - 2 * keeps_mark - 0.1 * follows_word)
     return costs
-
-
-def _extend(chains: Sequence[_Chain], costs: Sequence[float], is_first: bool) -> Iterator[_Chain]:
-    """Yield for each gap the best chain of breaks that ends with a break there. chains: those without this break."""
-    best: _Chain = (inf, ())
-    for index, (chain, cost) in enumerate(zip(chains, costs, strict=True)):
-        total, path = chain if is_first else min(best, (chain[0] + _EMPTY_LINE, chain[1]), key=itemgetter(0))
-        yield total + cost, (path, index)
-        best = min(best, chain, key=itemgetter(0))

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
 from docmt.documents.input_formats import find_content_suffix
-from docmt.formats.patched_text import Span, TextFile
+from docmt.formats.patched_text import TextFile
 from docmt.formats.units import ReadConfig, Unit
 
 ANY = "*"
+MARK = "\ue000"
+"""Beginning of what stands for a string while a file is parsed; its number follows."""
 SHOWN_PATHS = 5
 """Paths in a message."""
 _IDENTIFIER = re.compile(
@@ -51,6 +53,28 @@ class NamedString(NamedTuple):
         return ".".join(ANY if index else part for part, index in zip(self.path, self.is_in_list, strict=True))
 
 
+def name_marks(tree: object, read_key: Callable[[int], str]) -> Iterator[tuple[int, tuple[str, ...], tuple[bool, ...]]]:
+    """Yield the number of each string of a parsed file, its path, and whether each part of this is an index.
+
+    tree: objects and lists, with `MARK` and their numbers for strings, and perhaps for keys. read_key: returns a key.
+    """
+    nodes: list[tuple[object, tuple[str, ...], tuple[bool, ...]]] = [(tree, (), ())]
+    passed = set()
+    while nodes:
+        node, path, is_in_list = nodes.pop()
+        if id(node) in passed:
+            continue  # an alias of YAML
+        passed.add(id(node))
+        if isinstance(node, str) and node.startswith(MARK):
+            yield int(node[1:]), path, is_in_list
+        elif isinstance(node, dict):
+            names = [read_key(int(key[1:])) if key.startswith(MARK) else key for key in map(str, node)]
+            children = zip(names, node.values(), strict=True)
+            nodes += [(child, (*path, name), (*is_in_list, False)) for name, child in children][::-1]
+        elif isinstance(node, list):
+            nodes += [(child, (*path, str(number)), (*is_in_list, True)) for number, child in enumerate(node)][::-1]
+
+
 def select_strings(
     values: Sequence[NamedString], fields: Sequence[str], path: str
 ) -> Iterator[tuple[NamedString, bool]]:
@@ -69,12 +93,9 @@ def select_strings(
     for number, name in enumerate(fields):
         if number not in used:
             paths = list(dict.fromkeys(value.pattern for value in values))
-            near = get_close_matches(name, paths[:1000], SHOWN_PATHS, 0.5)
-            raise DocmtError(f"{path}: no string at {name}. {_suggest(near or paths[:SHOWN_PATHS])}")
-
-
-def _suggest(paths: Sequence[str]) -> str:
-    return f"Strings are at {', '.join(paths)}: name one of these." if paths else "It has no strings."
+            near = ", ".join(get_close_matches(name, paths[:1000], SHOWN_PATHS, 0.5) or paths[:SHOWN_PATHS])
+            advice = f"Strings are at {near}: name one of these." if near else "It has no strings."
+            raise DocmtError(f"{path}: no string at {name}. {advice}")
 
 
 def _matches(field: tuple[str, ...], path: tuple[str, ...]) -> bool:
@@ -108,18 +129,16 @@ class StringsFile(TextFile):
     def __init__(self, data: bytes, path: str, protect: Sequence[str] = ()) -> None:
         super().__init__(data, path, "latin-1", protect)
         self._is_java = find_content_suffix(path) == ".properties"
-        self._spans: list[Span] = []
-        """of the value of each unit"""
         for match in (_PROPERTY if self._is_java else _STRING).finditer(self.text):
             value = self._read_value(match["value"] or "")
             if is_identifier(value):
                 self.skip("identifiers", value)
-            elif self.add_string(value, match["key"] or ""):
-                self._spans.append(match.span("value"))
+            else:
+                self.add_string(value, match["key"] or "", match.span("value"))
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Properties that are not UTF-8 get escapes for letters outside of ASCII."""
-        return self.render_strings(units, self._spans, self._write_value)
+        return self.render_strings(units, self._write_value)
 
     def _read_value(self, raw: str) -> str:
         value = _ESCAPE.sub(_decode_escape, raw).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

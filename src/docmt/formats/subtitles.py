@@ -10,7 +10,7 @@ import html
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise, takewhile
 
 from docmt.core.errors import DocmtError
 from docmt.documents.protected_text import find_protected
@@ -224,16 +224,11 @@ def _find_cues(text: str, is_vtt: bool, skipped: list[Skipped]) -> Iterator[tupl
 
 def _find_paragraphs(text: str, lines: Sequence[tuple[int, int]], is_vtt: bool) -> Iterator[tuple[int, int]]:
     """Yield the start and end of the parts of a cue between lines without text; an empty line ends a WebVTT cue."""
-    begin = None
-    for start, end in [*lines, (0, 0)]:
-        if text[start:end].strip():
-            begin = start if begin is None else begin
-            stop = end
-        elif begin is not None:
-            yield begin, stop
-            begin = None
-        if is_vtt and start == end:
-            return
+    cue = takewhile(lambda line: not is_vtt or line[0] < line[1], lines)
+    for has_text, group in groupby(cue, lambda line: bool(text[slice(*line)].strip())):
+        paragraph = list(group)
+        if has_text:
+            yield paragraph[0][0], paragraph[-1][1]
 
 
 def _read_seconds(parts: Sequence[str | None]) -> float:

@@ -34,13 +34,11 @@ class TableFile(TextFile):
         super().__init__(data, path, protect=protect)
         is_csv = _is_csv(path, self.text)
         self.has_quotes = is_csv or _has_quoted_cells(self.text)
-        self.separator = _find_separator(self.text) if is_csv else TAB
-        self.cells: list[_Cell] = []
-        """of each unit"""
+        self.separator = max(_SEPARATORS, key=_read_head(self.text).count) if is_csv else TAB  # the most frequent one
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Quotes are kept, and added where a value needs them."""
-        return self.render_strings(units, [(cell.start, cell.end) for cell in self.cells], self._write_value)
+        return self.render_strings(units, self._write_value)
 
     def _write_value(self, value: str, old: str) -> str:
         if not self.has_quotes:
@@ -86,11 +84,9 @@ def _find_column(name: str, names: Sequence[str], path: str) -> int:
 def _add_row(file: TableFile, row: Sequence[_Cell], number: int, columns: Sequence[int], names: Sequence[str]) -> None:
     """Add the units of a row."""
     for column in sorted(set(columns)):
-        if column >= len(row) or not has_letters(row[column].value):
-            continue
-        name = names[column] if column < len(names) else str(column + 1)
-        if file.add_string(row[column].value, f"row {number}, {name}"):
-            file.cells.append(row[column])
+        if column < len(row) and has_letters(row[column].value):
+            name, cell = names[column] if column < len(names) else str(column + 1), row[column]
+            file.add_string(cell.value, f"row {number}, {name}", (cell.start, cell.end))
 
 
 def _is_csv(path: str, text: str) -> bool:
@@ -116,11 +112,6 @@ def _has_quoted_cells(text: str) -> bool:
         return False
     plain = {len(row) for row in _split_rows(text) if len(row) > 1 or row[0].value}
     return len(plain) > 1 or any('"' in value for value in quoted)
-
-
-def _find_separator(text: str) -> str:
-    """Return the separator that is most frequent in the first row, outside of quotes."""
-    return max(_SEPARATORS, key=_read_head(text).count)
 
 
 def _read_head(text: str) -> str:

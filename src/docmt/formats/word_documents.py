@@ -15,15 +15,10 @@ from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.office_packages import (
-    A_LINKS,
-    A_PARAGRAPH,
     CHART_TYPES,
     DIAGRAM_TYPES,
-    DRAWING,
-    FALLBACK,
-    MATH,
+    LINKS,
     PROPERTIES,
-    WORD,
     OfficeFile,
     OfficePart,
     find_outer,
@@ -38,38 +33,24 @@ _TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.{}+xml"
 _MAIN_TYPES = (_TYPE.format("document.main"), _TYPE.format("template.main"))
 _STORY_TYPES = tuple(_TYPE.format(name) for name in ("footnotes", "endnotes", "comments", "header", "footer"))
 _STYLES_TYPE, _SETTINGS_TYPE, _NUMBERING_TYPE = map(_TYPE.format, ("styles", "settings", "numbering"))
-_PARAGRAPH, _RUN, _TEXT, _FORMAT = (f"{{{WORD}}}{name}" for name in ("p", "r", "t", "rPr"))
-_PARAGRAPH_FORMAT, _FIELD_MARK, _INSTRUCTION = (f"{{{WORD}}}{name}" for name in ("pPr", "fldChar", "instrText"))
-_VALUE, _FIELD_TYPE, _SIMPLE_CODE = (f"{{{WORD}}}{name}" for name in ("val", "fldCharType", "instr"))
-_PICTURE = f"{{{DRAWING.rpartition('/')[0]}/picture}}cNvPr"
-_DRAWN = f"{{{DRAWING.rpartition('/')[0]}/wordprocessingDrawing}}docPr"
-_VML = "{urn:schemas-microsoft-com:vml}"
-_TIP = f"{{{WORD}}}tooltip"
-_TABLE_TEXTS = tuple(f"{{{WORD}}}{name}" for name in ("tblCaption", "tblDescription"))
 _SHOWN = {
-    **dict.fromkeys((_DRAWN, _PICTURE), ("title", "descr")),
+    **dict.fromkeys(("wp:docPr", "pic:cNvPr"), ("title", "descr")),
     **dict.fromkeys(
-        (_VML + name for name in ("group", "image", "line", "oval", "polyline", "rect", "roundrect", "shape")),
-        ("title", "alt"),
+        ("v:group", "v:image", "v:line", "v:oval", "v:polyline", "v:rect", "v:roundrect", "v:shape"), ("title", "alt")
     ),
-    f"{_VML}textpath": ("string",),
-    **dict.fromkeys(_TABLE_TEXTS, (f"{{{WORD}}}val",)),
-    **dict.fromkeys(A_LINKS, ("tooltip",)),
+    "v:textpath": ("string",),
+    **dict.fromkeys(("w:tblCaption", "w:tblDescription"), ("w:val",)),
+    **dict.fromkeys(LINKS, ("tooltip",)),
 }
 """Attributes that people read."""
-_HOLDERS = (_PARAGRAPH, A_PARAGRAPH, *_SHOWN)
+_HOLDERS = ("w:p", "a:p", *_SHOWN)
 """Elements with units of their own."""
-_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
-_DROPPED = frozenset(f"{{{WORD}}}{name}" for name in ("proofErr", "lastRenderedPageBreak")) | {ASIDE}
-_LINKS = frozenset(f"{{{WORD}}}{name}" for name in ("hyperlink", "smartTag", "customXml", "fldSimple"))
-_PAIRS = frozenset(f"{{{WORD}}}{name}" for name in ("ins", "moveTo", "dir", "bdo"))
-_CONTROL, _CONTROL_SETTINGS, _CONTROL_CONTENT = (f"{{{WORD}}}{name}" for name in ("sdt", "sdtPr", "sdtContent"))
-_FORMULAS = (f"{{{MATH}}}oMath", f"{{{MATH}}}oMathPara")
-_SPACES = frozenset(f"{{{WORD}}}{name}" for name in ("tab", "br", "cr", "ptab"))
-_RUBY, _RUBY_BASE = f"{{{WORD}}}ruby", f"{{{WORD}}}rubyBase"
-_NO_BREAK_HYPHEN = f"{{{WORD}}}noBreakHyphen"
-_CHARACTERS = _SPACES | {_NO_BREAK_HYPHEN, *(f"{{{WORD}}}{name}" for name in ("softHyphen", "sym"))}
-_MARKS = frozenset((_FIELD_MARK, _INSTRUCTION))
+_DROPPED = frozenset(("w:proofErr", "w:lastRenderedPageBreak", ASIDE))
+_PAIRS = frozenset(("w:hyperlink", "w:smartTag", "w:customXml", "w:fldSimple"))
+_COPIED = frozenset(("w:ins", "w:moveTo", "w:dir", "w:bdo"))
+_SPACES = frozenset(("w:tab", "w:br", "w:cr", "w:ptab"))
+_CHARACTERS = _SPACES | {"w:noBreakHyphen", "w:softHyphen", "w:sym"}
+_MARKS = frozenset(("w:fldChar", "w:instrText"))
 _ELSEWHERE = "-"
 """In the place of the id of a pair that began in an earlier paragraph."""
 _COMPUTED = re.compile(
@@ -79,17 +60,15 @@ _COMPUTED = re.compile(
     r"STYLEREF|SUBJECT|SUM|TEMPLATE|TIME|TITLE|USERADDRESS|USERINITIALS|USERNAME"
 )
 """Fields whose result is not text of the author."""
-_LEVEL_TEXT = f"{{{WORD}}}lvlText"
 _WORD = re.compile(r"[^\W\d_]{2}")
 """What letters of bullets are not."""
 _LEFT = {
-    **dict.fromkeys((f"{{{WORD}}}helpText", f"{{{WORD}}}statusText"), "help texts of form fields"),
-    f"{{{WORD}}}listEntry": "choices of form fields",
-    f"{{{WORD}}}default": "default texts of form fields",
-    f"{{{WORD}}}alias": "names of controls",
+    **dict.fromkeys(("w:helpText", "w:statusText"), "help texts of form fields"),
+    "w:listEntry": "choices of form fields",
+    "w:default": "default texts of form fields",
+    "w:alias": "names of controls",
 }
 """Elements whose value stays, and what it is called in `Skipped`."""
-_ENTRY, _ENTRY_TEXT = f"{{{WORD}}}listItem", f"{{{WORD}}}displayText"
 _DATA = re.compile(r"(?i)(customXml/item\d*|docProps/(core|app))\.xml")
 """Parts whose texts controls show."""
 _STEP = re.compile(r"/(?:[\w.-]+:)?([\w.-]+)(?:\[(\d+)\])?")
@@ -119,10 +98,10 @@ def read(data: bytes, path: str, config: ReadConfig) -> WordDocument:
         part = file.open_part(name)
         _StoryReader(file, part, styles).read()
         for element in part.file.root.iter(*_LEFT):
-            file.skip(_LEFT[element.name], element.attributes.get(_VALUE, ""))
+            file.skip(_LEFT[element.name], element.attributes.get("w:val", ""))
         file.skip_inserted(name)
     for name in file.find_parts(_TYPE.format("document.glossary")):
-        for paragraph in file.open_part(name).file.root.iter(_PARAGRAPH):
+        for paragraph in file.open_part(name).file.root.iter("w:p"):
             file.skip("building blocks", paragraph.text())
     file.read_levels()
     file.read_charts(file.find_parts(*CHART_TYPES))
@@ -136,8 +115,8 @@ def _read_code_styles(file: OfficeFile) -> frozenset[str]:
     ids = set()
     for name in file.find_parts(_STYLES_TYPE):
         for style in file.open_part(name).file.root.elements:
-            id, label = style.attributes.get(f"{{{WORD}}}styleId", ""), style.find(f"{{{WORD}}}name")
-            names = (id, label.attributes.get(_VALUE, "") if label else "")
+            id, label = style.attributes.get("w:styleId", ""), style.find("w:name")
+            names = (id, label.attributes.get("w:val", "") if label else "")
             if any(map(is_code_style, names)):
                 ids.add(id)
     return frozenset(ids)
@@ -150,9 +129,9 @@ class WordDocument(ChartedFile):
         """Add the words that numbers of paragraphs have around them."""
         for name in self.find_parts(_NUMBERING_TYPE):
             indices: list[int] = []
-            for level in self.open_part(name).file.root.iter(_LEVEL_TEXT):
-                if _WORD.search(level.attributes.get(_VALUE, "")):
-                    indices += self.add_attribute(self.open_part(name), level, _VALUE, indices)
+            for level in self.open_part(name).file.root.iter("w:lvlText"):
+                if _WORD.search(level.attributes.get("w:val", "")):
+                    indices += self.add_attribute(self.open_part(name), level, "w:val", indices)
 
     def find_data(self, path: str) -> tuple[OfficePart, Element] | None:
         """Return the element of data at an XPath, and its part; None if there is none."""
@@ -163,7 +142,7 @@ class WordDocument(ChartedFile):
                 continue
             element: Element | None = Element("", "", 0, 0, children=[part.file.root])
             for local, number in _STEP.findall(path):
-                same = [each for each in element.elements if each.name.rpartition("}")[2] == local] if element else []
+                same = [each for each in element.elements if each.local_name == local] if element else []
                 element = dict(enumerate(same, 1)).get(int(number or 1))
             if element and path:
                 return part, element
@@ -182,12 +161,12 @@ class WordDocument(ChartedFile):
         patches: dict[str, list[Replacement]] = {}
         for name in self.find_parts(_STYLES_TYPE) if language else ():
             file = self.open_part(name).file
-            defaults = file.root.find(*(f"{{{WORD}}}{each}" for each in ("docDefaults", "rPrDefault", "rPr", "lang")))
+            defaults = file.root.find("w:docDefaults", "w:rPrDefault", "w:rPr", "w:lang")
             patches[name] = _set_languages(file, defaults, language)
         has_list = any(each.reason == "table of contents" for each in self.skipped)
         for name in self.find_parts(_SETTINGS_TYPE) if language or (has_list and is_changed) else ():
             file = self.open_part(name).file
-            theme = file.root.find(f"{{{WORD}}}themeFontLang")
+            theme = file.root.find("w:themeFontLang")
             patches[name] = _set_languages(file, theme, language) if language else []
             if has_list and is_changed:
                 patches[name] += _request_update(file)
@@ -196,7 +175,7 @@ class WordDocument(ChartedFile):
     def set_run_language(self, head: str, language: str, paragraph: Element | None) -> str:
         """Return the start tag and format of a run with another language."""
         match = re.match(r"<((?:[\w.-]+:)?)r\b", head)
-        if match is None or paragraph is None or paragraph.name != _PARAGRAPH:
+        if match is None or paragraph is None or paragraph.name != "w:p":
             return super().set_run_language(head, language, paragraph)
         prefix = match[1]
         head = re.sub(
@@ -208,28 +187,19 @@ class WordDocument(ChartedFile):
             head = _add_direction(head, prefix)
         return head
 
-    def begin_paragraph(self, paragraph: Element, language: str) -> str:
-        """Return a format with the direction, if the paragraph has none."""
-        if paragraph.name != _PARAGRAPH:
-            return super().begin_paragraph(paragraph, language)
-        if not is_right_to_left(language) or paragraph.find(_PARAGRAPH_FORMAT):
-            return ""
-        prefix = paragraph.tag[:-1]
-        return f"<{prefix}pPr><{prefix}bidi/></{prefix}pPr>"
-
     def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[Replacement]:
-        """Return the insertion of the direction into the format of a paragraph."""
-        if paragraph.name != _PARAGRAPH:
+        """Return the insertion of the direction into the format of a paragraph, or of such a format."""
+        if paragraph.name != "w:p":
             return super().patch_paragraph(part, paragraph, language)
-        form = paragraph.find(_PARAGRAPH_FORMAT)
-        if not is_right_to_left(language) or form is None:
+        if not is_right_to_left(language):
             return []
-        prefix = paragraph.tag[:-1]
-        if form.is_empty_tag:
-            return [(form.start, form.end, f"<{prefix}pPr><{prefix}bidi/></{prefix}pPr>")]
-        if bidi := form.find(f"{{{WORD}}}bidi"):
+        form, prefix, start = paragraph.find("w:pPr"), paragraph.tag[:-1], paragraph.inner_start
+        if form is None or form.is_empty_tag:
+            span = (form.start, form.end) if form else (start, start)
+            return [(*span, f"<{prefix}pPr><{prefix}bidi/></{prefix}pPr>")]
+        if bidi := form.find("w:bidi"):
             return [(bidi.start, bidi.end, f"<{prefix}bidi/>")]
-        before = [child.end for child in form.elements if _BEFORE_BIDI.fullmatch(child.name.rpartition("}")[2])]
+        before = [child.end for child in form.elements if _BEFORE_BIDI.fullmatch(child.local_name)]
         position = max(before, default=form.inner_start)
         return [(position, position, f"<{prefix}bidi/>")]
 
@@ -262,9 +232,9 @@ def _add_direction(head: str, prefix: str) -> str:
 def _request_update(file: XmlFile) -> list[Replacement]:
     """Return the insertion of w:updateFields into the settings."""
     root = file.root
-    if root.find(f"{{{WORD}}}updateFields") or root.is_empty_tag:
+    if root.find("w:updateFields") or root.is_empty_tag:
         return []
-    after = [child.start for child in root.elements if _AFTER_UPDATE.fullmatch(child.name.rpartition("}")[2])]
+    after = [child.start for child in root.elements if _AFTER_UPDATE.fullmatch(child.local_name)]
     position = min(after, default=root.inner_end)
     prefix = root.tag.removesuffix("settings")
     return [(position, position, f'<{prefix}updateFields {prefix or "w:"}val="true"/>')]
@@ -307,19 +277,19 @@ class _StoryReader:
 
     def read(self) -> None:
         """Add all units, those of controls first."""
-        self._controls += [each for each in self._part.file.root.iter(_CONTROL) if self._add_control(each)]
+        self._controls += [each for each in self._part.file.root.iter("w:sdt") if self._add_control(each)]
         self.read_inside(self._part.file.root)
 
     def read_inside(self, element: Element, equal: Sequence[int] = ()) -> list[int]:
         """Add the units within an element. equal: units that they may repeat. Return the indices of their units."""
         indices = list(equal)
-        for each in find_outer(element, _HOLDERS, (_PARAGRAPH, A_PARAGRAPH)):
+        for each in find_outer(element, _HOLDERS, ("w:p", "a:p")):
             # Only the fallback of a drawing repeats paragraphs; alternative texts are repeated within the drawing.
-            repeated = indices if each.has_ancestor(FALLBACK) else ()
-            if each.name == _PARAGRAPH:
+            repeated = indices if each.has_ancestor("mc:Fallback") else ()
+            if each.name == "w:p":
                 indices += self._read_paragraph(each, repeated)
                 continue
-            if each.name == A_PARAGRAPH:
+            if each.name == "a:p":
                 indices += self._file.read_drawing_paragraph(self._part, each, repeated)
                 continue
             for name in _SHOWN[each.name]:
@@ -331,7 +301,7 @@ class _StoryReader:
             return []
         outer = self._builder, self._holders, self._held
         self._builder, self._holders, self._held = RunBuilder(paragraph.tag[:-1], keep_space=True), [], []
-        form = paragraph.find(_PARAGRAPH_FORMAT)
+        form = paragraph.find("w:pPr")
         if form and form is not paragraph.elements[0]:
             form = None  # out of its place, and so a code
         self._add_nodes([child for child in paragraph.elements if child is not form])
@@ -344,40 +314,39 @@ class _StoryReader:
             self._file.skipped.append(Skipped("table of contents", text))
         self._listed = []
         indices: list[int] = []
-        if has_letters(unit.text) and self._is_code(form, "pStyle"):
+        if has_letters(unit.text) and self._is_code(form, "w:pStyle"):
             self._file.skipped.append(Skipped("code", unit.text))
         elif has_letters(unit.text):
             span = (form.end if form else paragraph.inner_start, paragraph.inner_end)
-            same = self._file.find_equal(unit, equal)
             indices.append(
-                self._file.add_text(self._part, span, unit, builder=builder, paragraph=paragraph, same_as=same)
+                self._file.add_text(self._part, span, unit, builder=builder, paragraph=paragraph, equal=equal)
             )
         for holder in holders:
             indices += self.read_inside(holder, equal)
         return indices
 
     def _is_code(self, form: Element | None, tag: str) -> bool:
-        style = form.find(f"{{{WORD}}}{tag}") if form else None
-        return style is not None and style.attributes.get(_VALUE, "") in self._code_styles
+        style = form.find(tag) if form else None
+        return style is not None and style.attributes.get("w:val", "") in self._code_styles
 
     def _add_nodes(self, nodes: Sequence[Element]) -> None:
         for node in nodes:
-            raw = self._part.raw(node)
+            raw, instruction = self._part.raw(node), node.attributes.get("w:instr", "")
             if node.name in _DROPPED:
                 continue
-            if node.name == _RUN:
+            if node.name == "w:r":
                 self._add_run(node, raw)
-            elif node.name in _PAIRS or (node.name in _LINKS and not _is_computed(node)):
-                self._add_pair(node, node, can_copy=node.name in _PAIRS)
-            elif node.name == _CONTROL and node in self._controls:
+            elif node.name in _COPIED or (node.name in _PAIRS and not _Field(instruction, in_code=False).hides):
+                self._add_pair(node, node, can_copy=node.name in _COPIED)
+            elif node.name == "w:sdt" and node in self._controls:
                 self._release()
                 self._builder.add_alone(raw, span=(node.start, node.end))
-            elif node.name == _CONTROL and (content := node.find(_CONTROL_CONTENT)) and not content.is_empty_tag:
+            elif node.name == "w:sdt" and (content := node.find("w:sdtContent")) and not content.is_empty_tag:
                 self._add_pair(node, content, can_copy=False)
             elif self._hidden:
                 self._held.append(raw)
             else:
-                if node.name in _FORMULAS:
+                if node.name in ("m:oMath", "m:oMathPara"):
                     self._file.skipped.append(Skipped("formulas", node.text()))
                 self._builder.add_alone(raw, span=self._hold(node))
 
@@ -388,7 +357,7 @@ class _StoryReader:
         self._release()
         text = self._part.file.text
         id = self._builder.open(text[node.start : content.inner_start], can_copy)
-        if self._file.add_attribute(self._part, node, _TIP) or node is not content:
+        if self._file.add_attribute(self._part, node, "w:tooltip") or node is not content:
             self._builder.nested |= {id: (node.start, content.inner_start), f"/{id}": (content.inner_end, node.end)}
         self._add_nodes(content.elements)
         self._release()
@@ -399,17 +368,17 @@ class _StoryReader:
 
         What cannot be translated in both places stays in both. Return whether the control is such a one.
         """
-        file, settings, content = self._file, control.find(_CONTROL_SETTINGS), control.find(_CONTROL_CONTENT)
-        texts = [each for each in content.iter(_TEXT) if each.children] if content else []
+        file, settings, content = self._file, control.find("w:sdtPr"), control.find("w:sdtContent")
+        texts = [each for each in content.iter("w:t") if each.children] if content else []
         text = "".join(each.text() for each in texts)
         if settings is None or not text:
             return False
         entries: list[int] = []
-        for entry in settings.iter(_ENTRY):
-            entries += file.add_attribute(self._part, entry, _ENTRY_TEXT, entries)
+        for entry in settings.iter("w:listItem"):
+            entries += file.add_attribute(self._part, entry, "w:displayText", entries)
         index = next((each for each in entries if file.units[each].text == text), None)
-        binding = next((each for each in settings.elements if each.name.endswith("}dataBinding")), None)
-        data = file.find_data(_find_value(binding, "xpath")) if binding and not entries else None
+        binding = next((each for each in settings.elements if each.local_name == "dataBinding"), None)
+        data = file.find_data(binding.attributes.get("w:xpath", "")) if binding and not entries else None
         if index is None and data is None:
             return False
         if data and data[1].text() == text and _is_plain(texts):
@@ -417,7 +386,7 @@ class _StoryReader:
         if index is None or not _is_plain(texts):
             file.skip("controls that show data", text)
         else:
-            file.add_text(self._part, (texts[0].inner_start, texts[-1].inner_end), Unit(text), same_as=index)
+            file.add_text(self._part, (texts[0].inner_start, texts[-1].inner_end), Unit(text), equal=[index])
         return True
 
     @property
@@ -432,10 +401,10 @@ class _StoryReader:
 
     def _add_run(self, run: Element, raw: str) -> None:
         """Add a run. One with both text and marks of fields is several."""
-        form = run.find(_FORMAT)
+        form = run.find("w:rPr")
         children = [child for child in run.elements if child is not form]
         names = {child.name for child in children}
-        if _TEXT not in names or not names & _MARKS or not names <= _MARKS | _CHARACTERS | _DROPPED | {_TEXT}:
+        if "w:t" not in names or not names & _MARKS or not names <= _MARKS | _CHARACTERS | _DROPPED | {"w:t"}:
             self._add_part_of_run(run, raw, children)
             return
         text = self._part.file.text
@@ -451,7 +420,7 @@ class _StoryReader:
             self._add_text_run(run, raw, children)
             return
         if any(each.kind in _LISTS for each in self._fields):
-            self._listed += [each.text() for each in children if each.name == _TEXT]
+            self._listed += [each.text() for each in children if each.name == "w:t"]
         self._held.append(raw)
         closed = ""
         for mark in marks:
@@ -469,8 +438,8 @@ class _StoryReader:
 
     def _read_mark(self, mark: Element) -> str:
         """Go on with the fields. Return the id of the pair that ends here, if one does."""
-        kind = mark.attributes.get(_FIELD_TYPE, "")
-        if mark.name == _INSTRUCTION:
+        kind = mark.attributes.get("w:fldCharType", "")
+        if mark.name == "w:instrText":
             if self._fields and self._fields[-1].in_code:
                 self._fields[-1].code += mark.text()
         elif kind == "begin":
@@ -485,15 +454,15 @@ class _StoryReader:
         return ""
 
     def _add_text_run(self, run: Element, raw: str, children: Sequence[Element]) -> None:
-        form = run.find(_FORMAT)
+        form = run.find("w:rPr")
         content = [child for child in children if child.name not in _DROPPED]
-        texts = [child for child in content if child.name == _TEXT]
-        if form and (_is_hidden(form) or self._is_code(form, "rStyle")):
+        texts = [child for child in content if child.name == "w:t"]
+        if form and (_is_hidden(form) or self._is_code(form, "w:rStyle")):
             if texts and not _is_hidden(form):
                 self._file.skipped.append(Skipped("code", "".join(each.text() for each in texts)))
             self._builder.add_alone(raw)
             return
-        if base := run.find(_RUBY, _RUBY_BASE):
+        if base := run.find("w:ruby", "w:rubyBase"):
             self._add_pair(run, base, can_copy=False)
             return
         if not texts and not all(child.name in _CHARACTERS for child in content):
@@ -502,9 +471,9 @@ class _StoryReader:
         head = self._part.file.text[run.start : run.inner_start] + (self._part.raw(form) if form else "")
         key = format_key(form)
         for child in content:
-            if child.name == _TEXT:
+            if child.name == "w:t":
                 self._builder.add_text(key, head, _read_text(child))
-            elif child.name == _NO_BREAK_HYPHEN:
+            elif child.name == "w:noBreakHyphen":
                 self._builder.add_text(key, head, "\u2011")
             else:
                 is_space = child.name in _SPACES
@@ -518,11 +487,6 @@ class _StoryReader:
         return element.start, element.end
 
 
-def _find_value(element: Element, local: str) -> str:
-    """Return the value of an attribute by its local name."""
-    return next((value for name, value in element.attributes.items() if name.rpartition("}")[2] == local), "")
-
-
 def _is_plain(texts: Sequence[Element]) -> bool:
     """Return whether nothing but equal runs parts these texts."""
     runs = [each.parent for each in texts if each.parent]
@@ -530,21 +494,16 @@ def _is_plain(texts: Sequence[Element]) -> bool:
     if runs[-1] not in beside:
         return False
     between = [each for each in beside[beside.index(runs[0]) : beside.index(runs[-1]) + 1] if each.name not in _DROPPED]
-    formats = {format_key(run.find(_FORMAT)) for run in between}
-    return len(formats) == 1 and all(child.name in (_FORMAT, _TEXT) for run in between for child in run.elements)
+    formats = {format_key(run.find("w:rPr")) for run in between}
+    return len(formats) == 1 and all(child.name in ("w:rPr", "w:t") for run in between for child in run.elements)
 
 
 def _is_hidden(form: Element) -> bool:
-    vanish = form.find(f"{{{WORD}}}vanish")
-    return vanish is not None and vanish.attributes.get(_VALUE, "1") not in ("0", "false", "off")
-
-
-def _is_computed(field: Element) -> bool:
-    kind = _Field(field.attributes.get(_SIMPLE_CODE, "")).kind
-    return _COMPUTED.fullmatch(kind) is not None or kind in _LISTS
+    vanish = form.find("w:vanish")
+    return vanish is not None and vanish.attributes.get("w:val", "1") not in ("0", "false", "off")
 
 
 def _read_text(element: Element) -> str:
     """Return the characters of w:t, without spaces at its ends unless it keeps them."""
     text = element.text()
-    return join_lines(text if element.attributes.get(_SPACE) == "preserve" else text.strip(" \t\r\n"))
+    return join_lines(text if element.attributes.get("xml:space") == "preserve" else text.strip(" \t\r\n"))

@@ -15,7 +15,7 @@ from functools import reduce
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
-from docmt.formats.office_packages import CHART, RELATIONSHIPS, SHEET, OfficeFile, OfficePart, find_outer
+from docmt.formats.office_packages import OfficeFile, OfficePart
 from docmt.formats.office_runs import RunBuilder, format_key
 from docmt.formats.patched_text import Replacement
 from docmt.formats.units import ReadConfig, Skipped, Unit, UnitBuilder
@@ -28,21 +28,11 @@ _LABELLED = (_TYPE.format("pivotTable"), "application/vnd.ms-excel.slicer+xml")
 _LABELS = ("caption", "rowHeaderCaption", "colHeaderCaption", "grandTotalCaption")
 _BUTTON = re.compile(r"<font\b[^<>]*>([^<>]+)</font>")
 _TABLE_TYPES = (_TYPE.format("table"), _TYPE.format("pivotCacheDefinition"))
-_SHEET, _CELL, _VALUE, _INLINE = (f"{{{SHEET}}}{name}" for name in ("sheet", "c", "v", "is"))
-_RUN, _FORMAT, _TEXT, _RICH = (f"{{{SHEET}}}{name}" for name in ("r", "rPr", "t", "text"))
-_CALCULATION, _COLUMN, _FIELD, _ITEM = (f"{{{SHEET}}}{name}" for name in ("calcPr", "tableColumn", "cacheField", "si"))
-_FORMULA = f"{{{SHEET}}}f"
-_CHART_EX = "{http://schemas.microsoft.com/office/drawing/2014/chartex}"
-_CHART_VALUES, _CHART_NUMBERS = (f"{{{CHART}}}v", f"{_CHART_EX}v", f"{_CHART_EX}pt"), f"{{{CHART}}}numCache"
-_DRAWN = f"{{{SHEET.replace('spreadsheetml', 'drawingml').replace('main', 'spreadsheetDrawing')}}}cNvPr"
-_BEFORE_CALCULATION = frozenset(
-    f"{{{SHEET}}}{name}" for name in ("sheets", "functionGroups", "externalReferences", "definedNames")
-)
+_BEFORE_CALCULATION = ("x:sheets", "x:functionGroups", "x:externalReferences", "x:definedNames")
 _FORMULA_NAMES = frozenset(("f", "formula", "formula1", "formula2"))
 _LITERAL = re.compile(r'"((?:[^"]|"")*)"')
 _IDENTIFIER = re.compile(r"(?=.*[\d_])[!-~]+|[A-Z]{1,6}|\S+@\S+\.\w+|\w+://\S+|www\.\S+")
 """Texts without spaces that have a digit or an underscore, short ones of capitals, and addresses."""
-_PAGE_TEXTS = f"{{{SHEET}}}headerFooter"
 _PAGE_MARK = re.compile(
     r"&amp;(?:(?P<section>[LCR])|(?P<character>&amp;)|(?:\"|&quot;).{0,200}?(?:\"|&quot;)|K[0-9A-Fa-f+-]{6}|\d+|[A-Za-z])"
 )
@@ -51,19 +41,15 @@ _AREA = re.compile(r"([A-Z]{1,3})(\d{1,7})(?::([A-Z]{1,3})(\d{1,7}))?")
 _ESCAPED = re.compile(r"(?i)_x((?!d[89a-f])[0-9a-f]{4})_")
 """A character that XML cannot hold, or an underscore before what looks like one (section 22.9.2.19)."""
 _CRITERIA = {
-    **dict.fromkeys((f"{{{SHEET}}}filter", f"{{{SHEET}}}customFilter"), ("val", "criteria of filters")),
-    f"{{{SHEET}}}hyperlink": ("display", "copies of texts of links"),
-    f"{{{SHEET}}}cfRule": ("text", "criteria of formats"),
+    **dict.fromkeys(("x:filter", "x:customFilter"), ("val", "criteria of filters")),
+    "x:hyperlink": ("display", "copies of texts of links"),
+    "x:cfRule": ("text", "criteria of formats"),
 }
 """Attributes that repeat the text of a cell, and what those are called that no cell has."""
 CHARTS = ("chart", "chartEx")
 """Relationships to charts, by the last word of their type."""
 _MESSAGES = {"promptTitle": 32, "prompt": 255, "errorTitle": 32, "error": 255}
-_TIPS = {
-    f"{{{SHEET}}}dataValidation": _MESSAGES,
-    "{http://schemas.microsoft.com/office/spreadsheetml/2009/9/main}dataValidation": _MESSAGES,
-    f"{{{SHEET}}}hyperlink": {"tooltip": 255},
-}
+_TIPS = {"x:dataValidation": _MESSAGES, "x14:dataValidation": _MESSAGES, "x:hyperlink": {"tooltip": 255}}
 """Attributes that people read, with the most characters that Excel opens."""
 
 
@@ -86,11 +72,9 @@ class Workbook(OfficeFile):
         shared = next((name for _, kind, name in relationships if kind == "sharedStrings"), None)
         self._strings = self.open_part(shared) if shared else None
         root = self._strings.file.root if self._strings else None
-        self._items = [each for each in root.elements if each.name == _ITEM] if root else []
+        self._items = [each for each in root.elements if each.name == "x:si"] if root else []
         targets = {id: name for id, _, name in relationships}
-        ids = [
-            each.attributes.get(f"{{{RELATIONSHIPS}}}id", "") for each in self.open_part(main).file.root.iter(_SHEET)
-        ]
+        ids = [each.attributes.get("r:id", "") for each in self.open_part(main).file.root.iter("x:sheet")]
         sheets = list(dict.fromkeys(targets[id] for id in ids if id in targets))
         self._kept = self._find_kept([main, *sheets])
         for name in sheets:
@@ -111,13 +95,13 @@ class Workbook(OfficeFile):
         kept: dict[str, str] = {}
         for name in names:
             for element in self.open_part(name).file.root.iter():
-                if element.name.rpartition("}")[2] in _FORMULA_NAMES:
+                if element.local_name in _FORMULA_NAMES:
                     for literal in _LITERAL.findall(element.text()):
                         value = literal.replace('""', '"')
                         # A list of allowed values is one literal, with commas.
                         kept |= dict.fromkeys(map(_fold, (value, *value.split(","))), "values of formulas")
         for name in self.find_parts(*_TABLE_TYPES):
-            for element in self.open_part(name).file.root.iter(_COLUMN, _FIELD):
+            for element in self.open_part(name).file.root.iter("x:tableColumn", "x:cacheField"):
                 for attribute in ("name", "totalsRowLabel"):
                     kept[_fold(_unescape(element.attributes.get(attribute, "")))] = "table headers"
         return kept
@@ -125,9 +109,9 @@ class Workbook(OfficeFile):
     def _read_cells(self, part: OfficePart) -> None:
         """Add the strings of a sheet that no cell before had."""
         computed: list[tuple[int, int, int, int]] = []
-        for cell in part.file.root.iter(_CELL):
-            kind, inline, value = cell.attributes.get("t"), cell.find(_INLINE), cell.find(_VALUE)
-            if formula := cell.find(_FORMULA):
+        for cell in part.file.root.iter("x:c"):
+            kind, inline, value = cell.attributes.get("t"), cell.find("x:is"), cell.find("x:v")
+            if formula := cell.find("x:f"):
                 self.skipped.append(Skipped("formulas", formula.text()))
                 if area := formula.attributes.get("ref"):
                     computed.append(_read_area(area))
@@ -167,7 +151,7 @@ class Workbook(OfficeFile):
 
     def _read_page_texts(self, part: OfficePart) -> None:
         """Add the left, centre and right parts of headers and footers."""
-        for holder in part.file.root.iter(_PAGE_TEXTS):
+        for holder in part.file.root.iter("x:headerFooter"):
             for element in holder.elements:
                 start = element.inner_start
                 for match in _PAGE_MARK.finditer(part.file.text, start, element.inner_end):
@@ -192,20 +176,20 @@ class Workbook(OfficeFile):
 
     def _add_string(self, part: OfficePart, item: Element, is_cell: bool = True) -> None:
         """Add a rich or plain string (CT_Rst). is_cell: whether it may be an identifier or a header."""
-        text = _unescape("".join(each.text() for each in find_outer(item, (_TEXT,), ()) if _is_shown(each, item)))
+        text = _unescape("".join(each.text() for each in item.iter("x:t") if not each.has_ancestor("x:rPh")))
         if not self._is_translated(text, is_cell):
             return
         span = (item.inner_start, item.inner_end)
         prefix = item.tag.rpartition(":")[0] + ":" if ":" in item.tag else ""
-        runs = [each for each in item.elements if each.name == _RUN]
+        runs = [each for each in item.elements if each.name == "x:r"]
         if not runs:
             start, end = f'<{prefix}t xml:space="preserve">', f"</{prefix}t>"
             self.add_text(part, span, Unit(text), lambda value: start + _escape(value) + end)
             return
         builder = RunBuilder(prefix, keep_space=True)
         for child in item.elements:
-            form, content = child.find(_FORMAT), child if child.name == _TEXT else child.find(_TEXT)
-            if content and child.name in (_RUN, _TEXT):
+            form, content = child.find("x:rPr"), child if child.name == "x:t" else child.find("x:t")
+            if content and child.name in ("x:r", "x:t"):
                 head = f"<{prefix}r>" + (part.raw(form) if form else "")
                 builder.add_text(format_key(form), head, _unescape(content.text()))
         self.add_text(part, span, builder.finish(), _escape, builder=builder)
@@ -228,7 +212,7 @@ class Workbook(OfficeFile):
             if kind in ("comments", "threadedComment"):
                 part = self.open_part(target)
                 for element in part.file.root.iter():
-                    if element.name == _RICH:
+                    if element.name == "x:text":
                         self._add_string(part, element, is_cell=False)
                     elif element.name.endswith("/threadedcomments}text"):
                         self.add_element_text(part, element)
@@ -239,7 +223,7 @@ class Workbook(OfficeFile):
                     self.skip("labels of buttons", text)
 
     def _read_drawing(self, name: str) -> None:
-        self.read_shapes(self.open_part(name), _DRAWN)
+        self.read_shapes(self.open_part(name), "xdr:cNvPr")
         related = self.read_relationships(name)
         self.read_drawings(target for _, kind, target in related if kind in CHARTS and target not in self.parts)
         self.read_diagrams([target for _, kind, target in related if kind in ("diagramData", "diagramDrawing")])
@@ -249,7 +233,7 @@ class Workbook(OfficeFile):
         if not is_changed or not any(each.reason == "formulas" for each in self.skipped):
             return {}
         file = self.open_part(self._main).file
-        if calculation := file.root.find(_CALCULATION):
+        if calculation := file.root.find("x:calcPr"):
             return {self._main: [set_attribute(file, calculation, "fullCalcOnLoad", "1")]}
         position = max((each.end for each in file.root.elements if each.name in _BEFORE_CALCULATION), default=0)
         prefix = file.root.tag.removesuffix("workbook")
@@ -291,19 +275,8 @@ def _escape(text: str) -> str:
     return escape_text(ILLEGAL.sub(lambda match: f"_x{ord(match[0]):04X}_", text))
 
 
-def _is_shown(element: Element, item: Element) -> bool:
-    """Return whether a text is one of the string itself, not of its phonetic reading."""
-    return element.parent is item or (element.parent is not None and element.parent.name == _RUN)
-
-
 class ChartedFile(OfficeFile):
     """A package that was read, with the workbooks of its charts."""
-
-    def __init__(self, data: bytes, path: str, suffix: str) -> None:
-        """Open a package: see `OfficeFile`."""
-        super().__init__(data, path, suffix)
-        self._labels: dict[str, list[int]] = {}
-        """units of the labels of a chart, by the name of its workbook"""
 
     def read_charts(self, names: Iterable[str]) -> None:
         """Add the titles of charts, then their labels, each label once."""
@@ -311,17 +284,17 @@ class ChartedFile(OfficeFile):
             self.read_drawings([name])
             part = self.open_part(name)
             indices: list[int] = []
-            for value in part.file.root.iter(*_CHART_VALUES):
-                if not (value.has_ancestor(_CHART_NUMBERS) or _IDENTIFIER.fullmatch(value.text().strip())):
+            for value in part.file.root.iter("c:v", "cx:v", "cx:pt"):
+                if not (value.has_ancestor("c:numCache") or _IDENTIFIER.fullmatch(value.text().strip())):
                     indices += self.add_element_text(part, value, indices)
             for _, kind, target in self.read_relationships(name):
                 if kind == "package":
-                    self._labels.setdefault(target, []).extend(indices)
+                    self.labels.setdefault(target, []).extend(indices)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the package with other units: see `OfficeFile`."""
         contents = {}
-        for name, indices in self._labels.items():
+        for name, indices in self.labels.items():
             labels = {self.units[each].text: units[each] for each in indices if units[each] != self.units[each]}
             if labels:
                 contents[name] = _relabel(self.package, name, labels)

@@ -40,7 +40,6 @@ _ENDS = {"ec": ("startRef", "id"), "em": ("startRef",), "ex": ("rid", "id"), "ep
 """Elements that begin and end pairs, and the attributes that their elements share."""
 _TAG = re.compile(r"[<\[](/?)([A-Za-z][\w:.-]*)(?:[\s=][^<>]*)?[>\]]")
 """What a placeholder says that it stands for: <b>, </b>, [b], [url=a]."""
-_XML_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 
 
 @dataclass(frozen=True)
@@ -147,13 +146,11 @@ class XliffFile(UnitFile):
             for side, name, language in zip(*sides, strict=True):
                 stated = element.attributes.get(name, "")
                 if not is_same_language(stated, language):
+                    line = self._file.text.count("\n", 0, element.start) + 1
                     raise DocmtError(
-                        f"{self._place(element)}: the {side} language of the file is {stated}, not {language}."
+                        f"{self._file.path}, line {line}: the {side} language of the file is {stated}, not {language}."
                         f" Translate with {side} language {stated}, or change {name} in the file."
                     )
-
-    def _place(self, element: Element) -> str:
-        return f"{self._file.path}, line {self._file.text.count(chr(10), 0, element.start) + 1}"
 
     def _read_entries(self) -> Iterator[_Entry]:
         name = "trans-unit" if self._is_old else "unit"
@@ -244,7 +241,7 @@ class XliffFile(UnitFile):
         after = max(source.end, entry.source.end)
         tag = source.tag.removesuffix("source") + "target"
         attributes = ' state="needs-review-translation"' if self._is_old and self._has_states else ""
-        attributes += ' xml:space="preserve"' if source.attributes.get(_XML_SPACE) == "preserve" else ""
+        attributes += ' xml:space="preserve"' if source.attributes.get("xml:space") == "preserve" else ""
         space = _find_indent(self._file.text, source.start)
         return [*replacements, (after, after, f"{space}<{tag}{attributes}>{content}</{tag}>")]
 
@@ -280,11 +277,10 @@ class XliffFile(UnitFile):
         element = entry.target if self._is_old else entry.element
         if element is None or (self._is_old and not self._has_states):
             return []
-        names = ("state-qualifier",) if self._is_old else ("subState",)
+        name = "state-qualifier" if self._is_old else "subState"
         head = self._file.text[element.start : element.inner_start]
         removed = [
             (element.start + match.start(), element.start + match.end(), "")
-            for name in names
             for match in re.finditer(rf"\s+{name}\s*=\s*(?:\"[^\"]*\"|'[^']*')", head)
         ]
         state = "needs-review-translation" if self._is_old else "translated"
@@ -332,7 +328,8 @@ class _InlineReader:
             id = str(next(self._numbers))
             kind = node.name.removeprefix(self._core)
             whole = self._file.text[node.start : node.end]
-            if kind in ("pc", "g", "mrk") and not node.is_empty_tag and not _is_protected(node):
+            is_protected = node.attributes.get("translate") == "no" or node.attributes.get("mtype") == "protected"
+            if kind in ("pc", "g", "mrk") and not node.is_empty_tag and not is_protected:
                 self._builder.open(id, self._file.text[node.start : node.inner_start], can_copy=False)
                 self.add(node.children)
                 self._builder.close(id, self._file.text[node.inner_end : node.end])
@@ -378,8 +375,3 @@ def _find_tag(element: Element) -> tuple[str, str]:
     if match := next(filter(None, map(_TAG.fullmatch, texts)), None):
         return match[1], match[2].lower()
     return "/" * id.startswith("/"), id.removeprefix("/")
-
-
-def _is_protected(element: Element) -> bool:
-    """Return whether an annotation says that its text is not translated."""
-    return element.attributes.get("translate") == "no" or element.attributes.get("mtype") == "protected"

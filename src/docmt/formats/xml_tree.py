@@ -1,6 +1,7 @@
 """XML with the place of every element in the text, so that parts are replaced and all else keeps its bytes.
 
-Documents are checked by lxml first, without entities, DTDs or network. Names are written as {uri}local.
+Documents are checked by lxml first, without entities, DTDs or network. Names are prefix:local where the reader gives
+the prefix of a URI, whatever the document calls it; others are {URI}local. `xml:` is always known.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import html
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
@@ -20,11 +22,9 @@ from docmt.formats.patched_text import find_mark
 MAX_DEPTH = 250
 ASIDE = "#aside"
 """Name of comments and processing instructions among the children of an element."""
-_XML_URI = "http://www.w3.org/XML/1998/namespace"
 _TOKEN = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<!DOCTYPE[^>]*>|<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>|[^<]+", re.DOTALL
 )
-_NAME = re.compile(r"</?([^\s/>]+)")
 _ATTRIBUTE = re.compile(r"([^\s=/<>]+)\s*=\s*(\"[^\"]*\"|'[^']*')")
 _REFERENCE = re.compile(r"&(?:#x([0-9A-Fa-f]+)|#([0-9]+)|[^\s&;]+);")
 _ENCODING = re.compile(rb"^[^>]*?<\?xml[^>]*?encoding\s*=\s*[\"']([A-Za-z0-9._:-]+)[\"']", re.DOTALL)
@@ -62,6 +62,11 @@ class Element:
     children: list[Element | Text] = field(default_factory=list)
 
     @property
+    def local_name(self) -> str:
+        """Name without what tells its namespace."""
+        return self.tag.rpartition(":")[2]
+
+    @property
     def elements(self) -> list[Element]:
         """The children that are elements."""
         return [child for child in self.children if isinstance(child, Element)]
@@ -96,24 +101,18 @@ class Element:
 
     def text(self) -> str:
         """Return all characters in it."""
-        parts = []
-        stack: list[Element | Text] = [self]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, Text):
-                parts.append(node.value)
-            else:
-                stack += reversed(node.children)
-        return "".join(parts)
+        return "".join(child.value if isinstance(child, Text) else child.text() for child in self.children)
 
 
 class XmlFile:
     """A parsed XML text."""
 
-    def __init__(self, data: bytes, path: str, aliases: Mapping[str, str] | None = None, doctype: bool = False) -> None:
+    def __init__(
+        self, data: bytes, path: str, prefixes: Mapping[str, str] = MappingProxyType({}), doctype: bool = False
+    ) -> None:
         """Parse.
 
-        path: name of the file in messages. aliases: URIs that count as other ones. doctype: whether a DOCTYPE without
+        path: name of the file in messages. prefixes: those of names, by URI. doctype: whether a DOCTYPE without
         declarations is allowed, as XHTML has. Raises DocmtError for broken XML, other DOCTYPEs and other charsets.
         """
         self.path = path
@@ -125,7 +124,7 @@ class XmlFile:
             self.text = data[len(self._mark) :].decode(self.encoding)
         except (UnicodeDecodeError, LookupError) as error:
             raise BrokenXmlError(f"{path} is not text in {self.encoding}, which it names. Save it as UTF-8.") from error
-        self.root = _build_tree(self.text, path, aliases or {})
+        self.root = _build_tree(self.text, path, prefixes)
 
     def encode(self, text: str) -> bytes:
         """Return the bytes of a text that replaces `text`, in the same encoding."""
@@ -144,7 +143,8 @@ def quote_attribute(value: str) -> str:
 
 def escape_attribute(value: str) -> str:
     """Return the value of an attribute for quotes of both kinds."""
-    return quote_attribute(value.replace('"', "\ufdd0"))[1:-1].replace("\ufdd0", "&quot;").replace("'", "&apos;")
+    marks = {'"': "&quot;", "'": "&apos;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;"}
+    return escape(ILLEGAL.sub("", value), marks)
 
 
 ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
@@ -163,13 +163,11 @@ def set_attribute(file: XmlFile, element: Element, tag: str, value: str) -> tupl
 
 def _detect_encoding(data: bytes) -> tuple[bytes, str]:
     mark, encoding = find_mark(data)
-    if mark:
-        return mark, encoding
-    for start, encoding in ((b"<\0", "utf-16-le"), (b"\0<", "utf-16-be")):
-        if data.startswith(start):
-            return b"", encoding
-    match = _ENCODING.match(data[:1000])
-    return b"", match[1].decode() if match else "utf-8"
+    if not mark:
+        match = _ENCODING.match(data[:1000])
+        declared = match[1].decode() if match else "utf-8"
+        encoding = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(data[:2], declared)
+    return mark, encoding
 
 
 def _refuse_declarations(data: bytes, encoding: str, path: str, allowed: bool) -> None:
@@ -181,45 +179,33 @@ def _refuse_declarations(data: bytes, encoding: str, path: str, allowed: bool) -
 
 
 def _check_xml(data: bytes, path: str) -> None:
-    parser = etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True, remove_blank_text=False
-    )
     try:
-        etree.fromstring(data, parser)
-    except (etree.XMLSyntaxError, ValueError) as error:
+        etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=True))
+    except (etree.Error, ValueError) as error:
         line = getattr(error, "lineno", None)
         place = f"{path}, line {line}" if line else path
         reason = str(error).split(", line ")[0]
         raise BrokenXmlError(f"{place}: broken XML ({reason}). Mend it, or save it again with its program.") from error
-    except etree.Error as error:  # such as an unknown encoding
-        raise BrokenXmlError(f"{path}: broken XML ({error}). Save it as UTF-8.") from error
 
 
-def _build_tree(text: str, path: str, aliases: Mapping[str, str]) -> Element:
-    root: Element | None = None
-    current: Element | None = None
-    spaces: list[dict[str, str]] = [{"xml": _XML_URI, "": ""}]
+def _build_tree(text: str, path: str, prefixes: Mapping[str, str]) -> Element:
+    """Return the root of a text, which the XML parser found well-formed."""
+    document = current = Element("", "", 0, 0)
+    spaces: list[dict[str, str]] = [{"xml": "xml:"}]
     for token in _TOKEN.finditer(text):
         raw, start, end = token[0], token.start(), token.end()
         if not raw.startswith("<"):
-            if current is not None:
-                current.children.append(Text(start, end, unescape(raw)))
+            current.children.append(Text(start, end, unescape(raw)))
         elif raw.startswith("<![CDATA["):
-            if current is not None:
-                current.children.append(Text(start, end, normalize_lines(raw[9:-3])))
-        elif raw.startswith("</"):
-            if current is None:
-                break
+            current.children.append(Text(start, end, normalize_lines(raw[9:-3])))
+        elif raw.startswith("</") and current.parent:
             current.inner_end, current.end, current = start, end, current.parent
             spaces.pop()
         elif raw.startswith(("<!", "<?")):
-            if current is not None:
-                current.children.append(Element(ASIDE, "", start, end, current, end, end))
+            current.children.append(Element(ASIDE, "", start, end, current, end, end))
         else:
-            element = _parse_tag(raw, start, current, spaces, aliases)
-            if current is not None:
-                current.children.append(element)
-            root = root or element
+            element = _parse_tag(raw, start, current, spaces, prefixes)
+            current.children.append(element)
             if raw.endswith("/>"):
                 element.inner_end = element.end = end
                 spaces.pop()
@@ -227,24 +213,23 @@ def _build_tree(text: str, path: str, aliases: Mapping[str, str]) -> Element:
                 current = element
                 if len(spaces) > MAX_DEPTH:
                     raise DocmtError(f"{path}: elements are nested deeper than {MAX_DEPTH}. It is refused.")
-    if root is None or current is not None:
+    root = next((each for each in document.elements if each.name != ASIDE), None)
+    if root is None or current is not document:
         raise DocmtError(f"{path}: broken XML. Save it again with its program.")
+    root.parent = None
     return root
 
 
 def _parse_tag(
-    raw: str, start: int, parent: Element | None, spaces: list[dict[str, str]], aliases: Mapping[str, str]
+    raw: str, start: int, parent: Element | None, spaces: list[dict[str, str]], prefixes: Mapping[str, str]
 ) -> Element:
-    """Return the element of a start tag, and add the namespaces that it sees to `spaces`."""
-    match = _NAME.match(raw)
-    tag = match[1] if match else ""
+    """Return the element of a start tag, and add what its prefixes stand for in names to `spaces`."""
+    tag = re.split(r"[\s/>]", raw[1:], maxsplit=1)[0]
     pairs = [(name, unescape(value[1:-1])) for name, value in _ATTRIBUTE.findall(raw, 1 + len(tag))]
     scope = spaces[-1]
-    declared = {
-        name[6:]: aliases.get(value, value) for name, value in pairs if name == "xmlns" or name.startswith("xmlns:")
-    }
-    if declared:
-        scope = {**scope, **declared}
+    for name, uri in pairs:
+        if name == "xmlns" or name.startswith("xmlns:"):
+            scope = {**scope, name[6:]: f"{prefixes[uri]}:" if uri in prefixes else f"{{{uri}}}" if uri else ""}
     spaces.append(scope)
     attributes = {_resolve(name, scope) if ":" in name else name: value for name, value in pairs}
     return Element(_resolve(tag, scope), tag, start, start + len(raw), parent, attributes=attributes)
@@ -252,8 +237,7 @@ def _parse_tag(
 
 def _resolve(tag: str, scope: Mapping[str, str]) -> str:
     prefix, _, local = tag.rpartition(":")
-    uri = scope.get(prefix, "")
-    return f"{{{uri}}}{local}" if uri else local
+    return scope.get(prefix, "") + local
 
 
 def unescape(raw: str) -> str:

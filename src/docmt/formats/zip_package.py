@@ -12,7 +12,6 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
 from docmt.core.errors import DocmtError
 
@@ -24,22 +23,8 @@ MAX_RATIO = 100
 FREE_BYTES = 2**20
 _BLOCK = 2**16
 _ENCRYPTED, _HAS_DESCRIPTOR = 0x1, 0x8
-_ZIP64 = 0x0001
 _SIGNATURES = (b"PK\3\4", b"PK\5\6", b"PK\7\x08")
 """First bytes of packages: a member, an empty package, one in parts."""
-_LOCAL = struct.Struct("<4sHHHHHIIIHH")
-_CENTRAL = struct.Struct("<4sHHHHHHIIIHHHHHII")
-_END = struct.Struct("<4sHHHHIIH")
-
-
-class _Record(NamedTuple):
-    """Sizes that the central directory tells of a member."""
-
-    crc: int
-    packed: int
-    size: int
-    flags: int
-    offset: int
 
 
 class ZipPackage:
@@ -108,89 +93,44 @@ class ZipPackage:
     def replace(self, contents: Mapping[str, bytes]) -> bytes:
         """Return the package with other contents for these members. All else stays, bit for bit."""
         starts = sorted({member.header_offset for member in self._members} | {self._directory})
-        ends = dict(pairwise(starts))
-        output = io.BytesIO()
-        output.write(self._data[: starts[0]])
-        records = []
+        ends, offsets, changed = dict(pairwise(starts)), dict[str, int](), dict[str, bytes]()
+        output = bytearray(self._data[: starts[0]])
         for member in sorted(self._members, key=lambda member: member.header_offset):
-            offset = output.tell()
-            if member.filename in contents:
-                record = self._write_member(output, member, contents[member.filename])
+            name, start = member.filename, member.header_offset
+            offsets[name] = len(output)
+            if name in contents:
+                changed[name], packed = _pack(member, contents[name])
+                header = self._copy_header(start, "<26x2H")
+                header[6:10], header[14:26] = changed[name][:4], changed[name][4:]
+                output += header + packed
             else:
-                output.write(self._data[member.header_offset : ends[member.header_offset]])
-                record = _Record(member.CRC, member.compress_size, member.file_size, member.flag_bits, offset)
-            records.append((member, record))
-        order = {id(member): record for member, record in records}
-        start = output.tell()
+                output += self._data[start : ends[start]]
+        first, position = len(output), self._directory
         for member in self._members:
-            output.write(_central_header(member, order[id(member)]))
-        size, count = output.tell() - start, len(self._members)
-        output.write(_END.pack(b"PK\5\6", 0, 0, count, count, size, start, len(self._comment)) + self._comment)
-        return output.getvalue()
+            header = self._copy_header(position, "<28x3H12x")
+            position += len(header)
+            if fields := changed.get(member.filename):
+                header[8:12], header[16:28] = fields[:4], fields[4:]
+            struct.pack_into("<I", header, 42, offsets[member.filename])
+            output += header
+        count, comment = len(self._members), self._comment
+        end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, count, count, len(output) - first, first, len(comment))
+        return bytes(output + end + comment)
 
-    def _write_member(self, output: io.BytesIO, member: zipfile.ZipInfo, data: bytes) -> _Record:
-        """Write a member with new data, and the compression and attributes of the old one."""
-        method = zipfile.ZIP_STORED if member.compress_type == zipfile.ZIP_STORED else zipfile.ZIP_DEFLATED
-        packed = data
-        if method == zipfile.ZIP_DEFLATED:
-            compressor = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, -15)
-            packed = compressor.compress(data) + compressor.flush()
-        flags = member.flag_bits & ~_HAS_DESCRIPTOR
-        record = _Record(zlib.crc32(data), len(packed), len(data), flags, output.tell())
-        member.compress_type = method
-        name = _encode_name(member)
-        extra = _drop_zip64(member.extra)
-        time, date = _dos_time(member)
-        version = min(member.extract_version, 20)
-        sizes = (record.crc, record.packed, record.size, len(name), len(extra))
-        output.write(_LOCAL.pack(b"PK\3\4", version, flags, method, time, date, *sizes) + name + extra + packed)
-        return record
+    def _copy_header(self, start: int, form: str) -> bytearray:
+        """Return a header with what follows it. form: where its lengths are."""
+        size = struct.calcsize(form) + sum(struct.unpack_from(form, self._data, start))
+        return bytearray(self._data[start : start + size])
 
 
-def _central_header(member: zipfile.ZipInfo, record: _Record) -> bytes:
-    name, extra = _encode_name(member), _drop_zip64(member.extra)
-    time, date = _dos_time(member)
-    return (
-        _CENTRAL.pack(
-            b"PK\1\2",
-            member.create_version | member.create_system << 8,
-            member.extract_version | member.reserved << 8,
-            record.flags,
-            member.compress_type,
-            time,
-            date,
-            record.crc,
-            record.packed,
-            record.size,
-            len(name),
-            len(extra),
-            len(member.comment),
-            0,
-            member.internal_attr,
-            member.external_attr,
-            record.offset,
-        )
-        + name
-        + extra
-        + member.comment
-    )
+def _pack(member: zipfile.ZipInfo, data: bytes) -> tuple[bytes, bytes]:
+    """Return the fields of both headers of a member with new data, and the data as packed.
 
-
-def _encode_name(member: zipfile.ZipInfo) -> bytes:
-    return member.orig_filename.encode("utf-8" if member.flag_bits & 0x800 else "cp437")
-
-
-def _dos_time(member: zipfile.ZipInfo) -> tuple[int, int]:
-    year, month, day, hour, minute, second = member.date_time
-    return hour << 11 | minute << 5 | second // 2, (year - 1980) << 9 | month << 5 | day
-
-
-def _drop_zip64(extra: bytes) -> bytes:
-    """Return extra fields without that of sizes over 4 GiB, which no member has here."""
-    kept, position = b"", 0
-    while position + 4 <= len(extra):
-        kind, size = struct.unpack_from("<HH", extra, position)
-        if kind != _ZIP64:
-            kept += extra[position : position + 4 + size]
-        position += 4 + size
-    return kept + extra[position:]
+    The fields are flags and method, then checksum and sizes. A stored member stays one.
+    """
+    method, packed = zipfile.ZIP_STORED, data
+    if member.compress_type != zipfile.ZIP_STORED:
+        compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+        method, packed = zipfile.ZIP_DEFLATED, compressor.compress(data) + compressor.flush()
+    flags = member.flag_bits & ~_HAS_DESCRIPTOR
+    return struct.pack("<HHIII", flags, method, zlib.crc32(data), len(packed), len(data)), packed
