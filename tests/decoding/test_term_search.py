@@ -84,6 +84,21 @@ def test_each_term_is_searched_in_the_mode_of_its_own_glossary(translator, mode)
     assert translator.with_terms(both).translate(document) == translator.with_terms(base).translate(document)
 
 
+def test_articles_before_terms_are_in_capitals_like_their_sentence():
+    translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))
+    document = docmt.Document.from_sentences(["THE COMMITTEE ADOPTED THE REPORT."])
+    made = use(translator, {"committee": "comité", "report": "compte rendu"}, "require").translate(document)
+    assert made.text().isupper() and "LE COMITÉ" in made.text() and "COMPTE RENDU" in made.text()
+
+
+def test_both_apostrophes_in_a_term_have_the_same_article():
+    translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))
+    document = docmt.Document.from_sentences(["A new report was adopted."])
+    terms = [{"report": f"compte d{sign}aujourd{sign}hui"} for sign in "'’"]
+    texts = [use(translator, each, "require").translate(document).text().strip() for each in terms]
+    assert texts[0] == texts[1] and "compte d'aujourd'hui" in texts[0]
+
+
 def test_parts_have_the_terms_of_the_whole(translator):
     chosen, document = use(translator, PAIRS), docmt.Document.from_text(TEXT)
     whole = chosen.translate(document)

@@ -39,6 +39,29 @@ def test_other_members_keep_their_bytes():
         assert file.getinfo("b").compress_type == zipfile.ZIP_DEFLATED
 
 
+def test_no_header_keeps_sizes_that_a_member_had_before():
+    buffer, other = io.BytesIO(), b"\x34\x12\x02\x00hi"
+    with zipfile.ZipFile(buffer, "w") as file:
+        info = zipfile.ZipInfo("a")
+        info.extra = other
+        with file.open(info, "w", force_zip64=True) as member:  # the local header has a field of large sizes
+            member.write(b"one" * 50)
+    data = bytearray(buffer.getvalue())
+    start = data.index(b"PK\1\2")
+    large = struct.pack("<2H2Q", 1, 16, 150, 150)
+    data[start + 20 : start + 28] = b"\xff" * 8
+    data[start + 30 : start + 32] = struct.pack("<H", len(large + other))
+    data[start + 47 : start + 47] = large
+    data[-10:-6] = struct.pack("<I", len(data) - 22 - start)  # size of the directory
+    package = ZipPackage(bytes(data), "x.zip")
+    for contents, expected in (({"a": b"another"}, b"another"), ({}, b"one" * 50)):
+        new = package.replace(contents)
+        with zipfile.ZipFile(io.BytesIO(new)) as file:
+            assert file.testzip() is None and file.read("a") == expected
+            assert file.infolist()[0].extra == other and file.infolist()[0].file_size == len(expected)
+        assert (large[:4] in new) == (not contents)  # what stays keeps its local header
+
+
 @pytest.mark.parametrize("name", ["../a", "/etc/x", "a/../../b", "C:/x", "..\\x"])
 def test_paths_out_of_the_package_are_refused(name):
     with pytest.raises(DocmtError, match="out of the package"):

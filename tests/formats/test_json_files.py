@@ -134,6 +134,14 @@ def test_broken_input(text, fields, message):
         parse(text, *fields)
 
 
+def test_depth_that_the_stack_has_no_room_for_is_told():
+    def parse_below(calls):
+        return parse_below(calls - 1) if calls else parse("[" * 800 + '"One word"' + "]" * 800, "0")
+
+    with pytest.raises(DocmtError, match="nested deeper"):
+        parse_below(300)
+
+
 def test_deep_and_long_numbers_are_read():
     text = "[" * 900 + '"One word"' + ", " + "9" * 10000 + "]" * 900
     file = parse(text, "0")

@@ -448,8 +448,9 @@ class TermSearch:
             rows = [self._encode(start, 0, place.begin(forms[0], not start)) for start in starts]
         elif article := self._articles.find(target[: place.noun]):
             before, tail = target[: place.noun - len(article)], self._find_tail(place)
+            write = str.upper if target.isupper() else str
             rows = [
-                self._encode(before + other, 0, place.begin(form, False) + tail)
+                self._encode(before + write(other), 0, place.begin(form, False) + tail)
                 for form in forms
                 for other in self._articles.list_others(article, form)
             ]
@@ -474,9 +475,8 @@ class TermSearch:
         assert place.occurrence is not None
         ids, (scores,), tokenizer = hypothesis.sentences[0], hypothesis.token_scores, self._translator.tokenizer
         end = len(text.removesuffix(self._find_tail(place).strip()).rstrip())
-        forms = [
-            form for form in self._matcher.list_forms(place.occurrence) if text[:end].lower().endswith(form.lower())
-        ]
+        written, known = text[:end].lower(), self._matcher.list_forms(place.occurrence)
+        forms = [each for each in known if written.endswith((each.lower(), each.lower().replace("’", "'")))]
         form = max(forms, key=len, default="")
         before = text[: end - len(form)]
         article = self._articles.find(before)

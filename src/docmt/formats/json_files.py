@@ -149,10 +149,12 @@ def _find_strings(file: JsonFile) -> Iterator[NamedString]:
     numbers = count()
     marked = _STRING.sub(lambda match: f'"{MARK}{next(numbers)}"', file.text)
     brackets = re.findall(r"[\[\]{}]", marked)
-    if max(accumulate(1 if each in "[{" else -1 for each in brackets), default=0) > MAX_DEPTH:
-        raise DocmtError(f"{file.path}: broken JSON (nested deeper than {MAX_DEPTH} levels): correct it")
     try:
+        if max(accumulate(1 if each in "[{" else -1 for each in brackets), default=0) > MAX_DEPTH:
+            raise RecursionError
         tree = json.loads(marked, parse_int=str)
+    except RecursionError as error:  # the parser raises it as well, below many calls
+        raise DocmtError(f"{file.path}: broken JSON (nested deeper than {MAX_DEPTH} levels): correct it") from error
     except json.JSONDecodeError as error:
         is_more = error.msg == "Extra data"
         problem = "text after its end; if it is JSON Lines, name it .jsonl" if is_more else error.msg

@@ -23,6 +23,7 @@ MAX_RATIO = 100
 FREE_BYTES = 2**20
 _BLOCK = 2**16
 _ENCRYPTED, _HAS_DESCRIPTOR = 0x1, 0x8
+_ZIP64 = 0x0001
 _SIGNATURES = (b"PK\3\4", b"PK\5\6", b"PK\7\x08")
 """First bytes of packages: a member, an empty package, one in parts."""
 
@@ -100,7 +101,7 @@ class ZipPackage:
             offsets[name] = len(output)
             if name in contents:
                 changed[name], packed = _pack(member, contents[name])
-                header = self._copy_header(start, "<26x2H")
+                header = _drop_zip64(self._copy_header(start, "<26x2H"))
                 header[6:10], header[14:26] = changed[name][:4], changed[name][4:]
                 output += header + packed
             else:
@@ -108,9 +109,11 @@ class ZipPackage:
         first, position = len(output), self._directory
         for member in self._members:
             header = self._copy_header(position, "<28x3H12x")
-            position += len(header)
-            if fields := changed.get(member.filename):
-                header[8:12], header[16:28] = fields[:4], fields[4:]
+            position, header = position + len(header), _drop_zip64(header)
+            sizes = member.CRC, member.compress_size, member.file_size
+            fields = struct.pack("<2H3I", member.flag_bits, member.compress_type, *sizes)
+            fields = changed.get(member.filename, fields)
+            header[8:12], header[16:28] = fields[:4], fields[4:]
             struct.pack_into("<I", header, 42, offsets[member.filename])
             output += header
         count, comment = len(self._members), self._comment
@@ -121,6 +124,23 @@ class ZipPackage:
         """Return a header with what follows it. form: where its lengths are."""
         size = struct.calcsize(form) + sum(struct.unpack_from(form, self._data, start))
         return bytearray(self._data[start : start + size])
+
+
+def _drop_zip64(header: bytearray) -> bytearray:
+    """Return a header without the field of sizes over 4 GiB, as no member has them here, and some readers trust it."""
+    size, place = (30, 26) if header.startswith(b"PK\3\4") else (46, 28)  # without what follows, and of the lengths
+    name, extra = struct.unpack_from("<2H", header, place)
+    position, end = size + name, size + name + extra
+    while position + 4 <= end:
+        kind, length = struct.unpack_from("<2H", header, position)
+        following = min(position + 4 + length, end)
+        if kind == _ZIP64:
+            del header[position:following]
+            end -= following - position
+        else:
+            position = following
+    struct.pack_into("<H", header, place + 2, end - size - name)
+    return header
 
 
 def _pack(member: zipfile.ZipInfo, data: bytes) -> tuple[bytes, bytes]:
