@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from docmt.model.attention_weights import MAX_SCORES
 from docmt.model.contexts import AttentionContext, DraftContext, Memory
+from docmt.model.families import TransformerConfig
 from docmt.model.kernels import upcast
 from docmt.model.layers import Dropout, FeedForward, GatedResidual, Layer, Residual, zero_projections
 from docmt.model.spans import Spans
-from docmt.model.transformer_config import TransformerConfig
 
 Normalization = Literal["softmax", "sparsemax"]
 

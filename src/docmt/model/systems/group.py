@@ -15,7 +15,7 @@ from docmt.model.systems.base import DecodingOrder, System
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
     from docmt.model.builder import ModelBuilder
-    from docmt.model.transformer_config import TransformerConfig
+    from docmt.model.families import TransformerConfig
 
 
 @dataclass(frozen=True)
