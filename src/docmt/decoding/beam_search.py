@@ -20,9 +20,8 @@ from torch.nn.utils.rnn import pad_sequence
 from docmt.core.errors import DocmtError
 from docmt.decoding.caches import FORGET_EVERY, can_synchronize
 from docmt.decoding.ensembles import Memories, Model, compute_next_logits
-from docmt.decoding.incremental import IncrementalDecoder
+from docmt.decoding.incremental import IncrementalDecoder, Prefixes, can_read_prefixes, read_prefixes, score_words
 from docmt.decoding.logits import draw_tokens, draw_uniform, log_normalizers, top_tokens
-from docmt.decoding.prefixes import Prefixes, can_read_prefixes, read_prefixes, score_words
 from docmt.decoding.search_config import SearchConfig, between_steps
 from docmt.decoding.search_rules import BeamState, SearchRow, TargetBoundaries, choose_rules
 from docmt.decoding.translation_results import Hypothesis, non_finite_error
