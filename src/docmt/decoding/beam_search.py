@@ -102,8 +102,9 @@ class BeamSearch:
         # 2. Those of the first B that end are finished.
         best, parents, chosen, log_probs = candidates
         ends = chosen == self.boundaries.end
-        if not self.opening_is_labelled:
-            ends = ends & self._may_end()[parents]
+        if not self.opening_is_labelled:  # the end token may also open a sentence
+            may_end = self.boundaries.is_inside(self.state.last, self.state.offset)
+            ends = ends & (may_end & (self.state.sentence >= self.last_sentence))[parents]
         ended = (ends & best.isfinite())[:, :beam]
         # 3. The first B that do not end go on, in order of their totals.
         goes_on = ends.long().argsort(dim=1, stable=True)[:, :beam]
@@ -130,19 +131,10 @@ class BeamSearch:
         self.state = before.advance(added, forced, self.boundaries, self.last_sentence)
         if not self.opening_is_labelled:
             # Opening tokens may equal closing tokens: only the latter are kept.
-            boundaries = self.boundaries
-            is_opening = boundaries.is_closed(before.last, before.offset) | ~boundaries.is_opened(before.offset)
-            added = torch.where(is_opening, self.specials.pad, added)
+            added = torch.where(self.boundaries.is_inside(before.last, before.offset), added, self.specials.pad)
         self.generated = torch.cat((self.generated.index_select(0, hypotheses), added[:, None]), dim=1)
         self.log_probs = torch.cat((self.log_probs.index_select(0, hypotheses), log_probs[:, None]), dim=1)
         self.steps += 1
-
-    def _may_end(self) -> Tensor:
-        """Return whether the end token, generated next, ends the translation (it may also open a sentence): [R]."""
-        state = self.state
-        is_last = state.sentence >= self.last_sentence
-        inside = self.boundaries.is_opened(state.offset) & ~self.boundaries.is_closed(state.last, state.offset)
-        return is_last & inside
 
     def _find_candidates(self) -> tuple[Tensor, Candidates]:
         """Return which hypotheses [R] have a forced token, and the best continuations of each search row."""
@@ -339,11 +331,9 @@ class PooledSearch(ABC):
     def _best_hypotheses(self, number: int) -> list[Hypothesis]:
         """Return the best hypotheses of a sentence."""
         if bool(self.ended[number].isfinite().any()):
-            lengths, totals, scores = self.ended_length[number], self.ended_total[number], self.ended[number]
-            token_lists = [
-                tokens[:length]
-                for tokens, length in zip(self.ended_tokens[number].tolist(), lengths.tolist(), strict=True)
-            ]
+            totals, scores = self.ended_total[number], self.ended[number]
+            pairs = zip(self.ended_tokens[number].tolist(), self.ended_length[number].tolist(), strict=True)
+            token_lists = [tokens[:length] for tokens, length in pairs]
         else:
             token_lists, totals = self.generated[number].tolist(), self.total[number]
             scores = self.config.normalize_score(totals, self.generated.shape[2])

@@ -361,21 +361,19 @@ class IncrementalState:
         return self.documents[attention], self.sentences
 
 
+@dataclass
 class CachedStates:
     """Visible states of a decoding step: the cache of an attention."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        layer: int,
-        memory: Tensor | None,
-        described: tuple[Tensor, Tensor] | None = None,
-        exists: Tensor | None = None,
-    ) -> None:
-        """layer: number of the attention in the cache; memory: states [R, d] of self-attention; described: of the
-        sentences of hypotheses, for a relation; exists [R, n]: see `VisibleStates`."""
-        self.cache, self.layer, self.memory, self.described = cache, layer, memory, described
-        self.exists = exists
+    cache: Cache
+    layer: int
+    """number of the attention in the cache"""
+    memory: Tensor | None
+    """states [R, d] of self-attention"""
+    described: tuple[Tensor, Tensor] | None
+    """of the sentences of hypotheses, for a relation"""
+    exists: Tensor | None
+    """[R, n], see `VisibleStates`"""
 
     def describe_sentences(self, relation: SentenceRelation) -> tuple[Tensor, Tensor]:
         """See `VisibleStates`."""

@@ -136,8 +136,7 @@ class Bucket:
                 shape = (self.query_length, self.key_length)
                 bias = torch.full(shape, -math.inf, dtype=dtype, device=self.device).triu_(1)
             elif self.key_mask is not None:
-                bias = self.key_mask.new_zeros(self.key_mask.shape, dtype=dtype)
-                bias.masked_fill_(~self.key_mask, -math.inf)
+                bias = build_bias(self.key_mask, dtype)
             self._built[dtype] = bias
         return self._built[dtype]
 
@@ -472,6 +471,11 @@ def choose_kernel(query: Tensor, dropout: float, has_biases: bool = False) -> tu
     if query.shape[-1] % _VARLEN_WIDTH_UNIT:
         return "padded", f"varlen has heads of a multiple of {_VARLEN_WIDTH_UNIT} dimensions"
     return "varlen", "CUDA with 16-bit floats"
+
+
+def build_bias(visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the bias of which keys are visible: bool [...] -> [...]."""
+    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -math.inf)
 
 
 def product_dtype(device: torch.device, otherwise: torch.dtype) -> torch.dtype:
