@@ -87,16 +87,12 @@ class System:
 
     def build_encoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build the layers of the encoder, bottom to top."""
-        return self.build_encoder_layers(builder, builder.config.encoder_layers)
-
-    def build_encoder_layers(self, builder: ModelBuilder, count: int) -> list[Layer]:
-        """Build layers of self-attention and feed-forward."""
         return [
             builder.build_layer(
                 attention=self.build_attention(builder, AttentionScope(), number),
                 feed_forward=builder.build_feed_forward(),
             )
-            for number in range(count)
+            for number in range(builder.config.encoder_layers)
         ]
 
     def build_decoder(self, builder: ModelBuilder) -> list[Layer]:

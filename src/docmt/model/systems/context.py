@@ -78,8 +78,15 @@ class Context(System):
             return {}
         if self.representation == "bilstm":
             return {"context": Bilstm(builder.config.width)}
+        layers = [
+            builder.build_layer(
+                attention=self.build_attention(builder, AttentionScope(), number),
+                feed_forward=builder.build_feed_forward(),
+            )
+            for number in range(self.layers)
+        ]
         norm = {"context_norm": builder.build_norm()} if builder.stack.pre_norm else {}
-        return {"context": nn.ModuleList(self.build_encoder_layers(builder, self.layers)), **norm}
+        return {"context": nn.ModuleList(layers), **norm}
 
     def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute contexts and encoded sentences. Sentences that are only context are not encoded separately."""
