@@ -73,7 +73,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:  # in a separate process, SIGTERM acts as Ctrl-C does
         signal.signal(signal.SIGTERM, _raise_interrupt)
         signal.signal(signal.SIGINT, _raise_interrupt)
-    wait_passively()
     show_log()
     keep_freed_memory()
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -195,15 +194,6 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL("libc.so.6")
         libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
         libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
-
-
-def wait_passively() -> None:
-    """Have idle threads of a product sleep, unless the environment says otherwise; before torch loads.
-
-    Threads that spin wait for others that another program has displaced: a product of 30 microseconds took 8
-    milliseconds beside one busy process (decision 39).
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 def limit_compiled_products() -> None:

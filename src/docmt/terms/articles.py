@@ -14,12 +14,12 @@ _GROUPS = {
     "unser unsere; im in_der; am an_der; zum zur; vom von_der; beim bei_der; ins in_die in_den",
     "en": "a | an; the; this; that; these; those; our; your; their",
     "es": "el la; un una; del de_la; al a_la; este esta; ese esa; nuestro nuestra; los las; unos unas; estos estas",
-    "fr": "le la | l'; un une; ce cette | cet cette; du de_la | de_l'; au à_la | à_l'; de | d'; que | qu'; "
-    "mon ma | mon; ton ta | ton; son sa | son; quel quelle; aucun aucune; les; des; ces; aux; mes; tes; ses; leurs; nos; vos; "
-    "notre; votre; leur; chaque; bon bonne; nouveau nouvelle | nouvel nouvelle; beau belle | bel belle; vieux vieille | vieil "
-    "vieille; petit petite; grand grande; premier première; dernier dernière; prochain prochaine; ancien ancienne; "
-    "mauvais mauvaise; gros grosse; long longue; seul seule; tout toute; certain certaine; excellent excellente; même; "
-    "autre",
+    "fr": "le la | l'; un une; ce cette | cet cette; du de_la | de_l'; au à_la | à_l'; de | d'; que | qu'; mon ma | "
+    "mon; ton ta | ton; son sa | son; quel quelle; aucun aucune; les; des; ces; aux; mes; tes; ses; leurs; nos; "
+    "vos; notre; votre; leur; chaque; bon bonne; nouveau nouvelle | nouvel nouvelle; beau belle | bel belle; "
+    "vieux vieille | vieil vieille; petit petite; grand grande; premier première; dernier dernière; prochain "
+    "prochaine; ancien ancienne; mauvais mauvaise; gros grosse; long longue; seul seule; tout toute; certain "
+    "certaine; excellent excellente; même; autre",
     "it": "il lo la | l'; un uno una | un un'; del dello della | dell'; al allo alla | all'; dal dallo dalla | dall'; "
     "nel nello nella | nell'; sul sullo sulla | sull'; questo questa; quel quello quella | quell'; mio mia; tuo tua; "
     "suo sua; nostro nostra; i gli le; dei degli delle; ai agli alle; nei negli nelle; sui sugli sulle",
