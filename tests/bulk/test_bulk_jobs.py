@@ -11,8 +11,8 @@ from tiny_model import save_tiny_model
 import docmt
 from docmt.bulk import worker
 from docmt.bulk.job_directory import JobDirectory, read_status
-from docmt.bulk.shards import JsonlRows
-from docmt.cli.commands.bulk import parser
+from docmt.bulk.shards import ShardRows
+from docmt.cli.app import load_command
 from docmt.cli.options import EveryCommand
 from docmt.core.settings import format_flag
 from docmt.decoding import Translation, Translator
@@ -81,7 +81,11 @@ def test_every_option_that_changes_results_is_in_the_plan(model, corpus, tmp_pat
     """So that no worker can bring another value unnoticed."""
     bulk(model, corpus, "-o", tmp_path / "job", "--plan-only")
     free = {*EveryCommand.__dataclass_fields__, *["output", "device", "shard", "plan_only", "ray", "json"]}
-    names = {format_flag(option.name) for option in parser().options if option.name not in free and option.flags}
+    names = {
+        format_flag(option.name)
+        for option in load_command("bulk")[0].options
+        if option.name not in free and option.flags
+    }
     assert names | {"model", "input"} == JobDirectory(tmp_path / "job").read_plan().settings.keys()
 
 
@@ -251,16 +255,16 @@ def test_time_left_is_that_of_the_living_workers(model, corpus, tmp_path, monkey
 
 def test_a_planner_that_seemed_dead_leaves_the_plan_to_the_other(model, corpus, tmp_path, monkeypatch):
     job = JobDirectory.create(tmp_path / "job")
-    split = JsonlRows.split
+    split = ShardRows.split
 
     def stall(self, count, limit):
         yield from split(self, count, limit)
-        monkeypatch.setattr(JsonlRows, "split", split)
+        monkeypatch.setattr(ShardRows, "split", split)
         ((name, owner),) = job.list_claimed().items()
         (job.claimed / f"{name}.{owner}").rename(job.waiting / name)
         assert call("bulk", model, corpus, "-o", job.path, "--plan-only", *QUICK[:-2], "20", "-q").status == 0
 
-    monkeypatch.setattr(JsonlRows, "split", stall)
+    monkeypatch.setattr(ShardRows, "split", stall)
     fails("bulk", model, corpus, "-o", job.path, *QUICK, message=r"was planned with another --shard-tokens")
     assert job.read_plan().settings["--shard-tokens"] == 20
     bulk_options = [*QUICK[:-2], "20"]

@@ -11,7 +11,7 @@ import torch
 from commands import QUICK, call, fails
 
 from docmt.checkpoint.model_directory import load_model_tokenizer
-from docmt.cli.corpus_io import map_or_report
+from docmt.cli.output import map_or_report
 from docmt.core.errors import DocmtError
 from docmt.decoding import Translator, document_stream
 from docmt.documents import Document

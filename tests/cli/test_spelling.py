@@ -129,7 +129,7 @@ def test_a_short_name_means_one_option():
     """A new option cannot take a short name away: here somebody has to decide."""
     used = set()
     for command in COMMANDS:
-        parser = load_command(command)[0]()
+        parser = load_command(command)[0]
         for each in parser.options:
             group, _, last = each.name.rpartition(".")
             if last in SHORT_NAMES.get(group, "").split():

@@ -93,7 +93,7 @@ def failing(monkeypatch):
     def fail(*arguments):
         raise DocmtError("no context")
 
-    monkeypatch.setattr("docmt.cli.commands.probe.compare_contexts", fail)
+    monkeypatch.setattr("docmt.evaluation.compare_contexts", fail)
 
 
 @pytest.mark.full
@@ -151,8 +151,8 @@ def test_a_later_model_that_is_no_good_is_found_before_the_first_is_asked(run, a
     if kind != "none":
         shutil.copytree(run / "model", later)
         (later / {"weights": "model.safetensors", "tokenizer": "tokenizer.json"}[kind]).write_bytes(b"nothing")
-    for name in ("score_with_and_without_context", "compare_suite_contexts"):
-        monkeypatch.setattr(f"docmt.cli.commands.probe.{name}", lambda *arguments: 1 / 0)
+    for name in ("cli.commands.probe.score_with_and_without_context", "evaluation.compare_suite_contexts"):
+        monkeypatch.setattr(f"docmt.{name}", lambda *arguments: 1 / 0)
     fails("probe", run, later, *asked, message="later")
     fails("probe", run, later, "--suite", "pronouns", "--context-ablation", message="later")
     monkeypatch.setattr("docmt.cli.commands.evaluate.translate_corpus", lambda *arguments: 1 / 0)
@@ -160,7 +160,7 @@ def test_a_later_model_that_is_no_good_is_found_before_the_first_is_asked(run, a
 
 
 def test_languages_of_later_models_and_test_sets_are_looked_at_first(run, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("docmt.cli.commands.probe.compare_suite_contexts", lambda *arguments: 1 / 0)
+    monkeypatch.setattr("docmt.evaluation.compare_suite_contexts", lambda *arguments: 1 / 0)
     suite = tmp_path / "suite.en-fr.jsonl"
     shutil.copy(corpus / "test.contrastive.jsonl", suite)
     asked = ("--suite", "pronouns", suite, "--context-ablation")

@@ -80,7 +80,7 @@ def is_refused(*arguments, stdin=b""):
 
 def options_of(command):
     """The options of a command, without those that only print something."""
-    options = load_command(command)[0]().options
+    options = load_command(command)[0].options
     return [option for option in options if option.flags and option.name not in ("help", "print_config", "list")]
 
 

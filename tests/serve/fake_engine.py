@@ -14,7 +14,7 @@ from docmt.decoding.translation_results import (
 )
 from docmt.documents import Document
 from docmt.serve.engine import Overloaded
-from docmt.serve.term_matchers import TermMatchers
+from docmt.serve.model_pool import TermMatchers
 from docmt.terms.matching import TermMatcher
 
 
@@ -96,7 +96,7 @@ class FakeWork:
 class FakeEngine:
     """step: sentences of a part. hold: sentences after which the engine waits, until it is changed."""
 
-    patterns = ()
+    patterns, memories, unloadable = (), (), ()
 
     def __init__(self, step=2, hold=10_000, seconds=0.0):
         self.step, self.hold, self.seconds = step, hold, seconds
@@ -105,28 +105,30 @@ class FakeEngine:
         self.refusals = []
         self.error = None
         self.searches = []
+        self.models = self
 
     async def wait(self):
         await asyncio.sleep(self.seconds)
         while self.translated >= self.hold:
             await asyncio.sleep(0.005)
 
-    def describe_model(self, name):
-        return next(each for each in self.describe_models() if each.name == name)
+    def describe_one(self, name):
+        return next(each for each in self.describe() if each.name == name)
 
-    def describe_models(self):
+    def describe(self):
         return [FakeModel()]
 
-    def find_model(self, name="", source="", target=""):
+    def find(self, name="", source="", target=""):
         return name or "fake"
 
     def check_room(self, model, owner=""):
         if self.refusals and isinstance(self.refusals[-1], Overloaded):
             raise self.refusals.pop()
 
-    def submit(self, model, document, *, resume_point=None, targets=(), **options):
+    def submit(self, work):
         if self.refusals:
             raise self.refusals.pop()
+        document, resume_point, targets, options = work.document, work.resume_point, work.targets, vars(work)
         self.requests.append((document, resume_point, tuple(targets), options))
         if resume_point is not None:
             first = resume_point.sentences
@@ -135,11 +137,8 @@ class FakeEngine:
             first, history = len(targets), list(targets)
         return FakeWork(self, document, first, history, options)
 
-    def list_memories(self):
-        return []
-
     async def make_matcher(self, model, entries, glossaries=()):
-        languages = {each.name: (each.source_language, each.target_language) for each in self.describe_models()}
+        languages = {each.name: (each.source_language, each.target_language) for each in self.describe()}
         made = await TermMatchers((), "prefer", languages).make(model, entries) if entries else None
         for glossary, mode in reversed(glossaries):
             made = TermMatcher(glossary, mode, made)

@@ -2,7 +2,7 @@
 
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from fake_engine import FakeEngine, FakeModel
 from starlette.testclient import TestClient
@@ -44,7 +44,7 @@ class Statistics:
 class ServiceEngine(FakeEngine):
     """The fake engine with two models, which can be started, stopped and measured."""
 
-    is_started, unloadable = False, ()
+    is_started = False
     works = ()
 
     def start(self):
@@ -57,25 +57,22 @@ class ServiceEngine(FakeEngine):
     def is_alive(self):
         return self.is_started
 
-    def list_unloadable(self):
-        return list(self.unloadable)
-
     def submit(self, *args, **options):
         self.works.append(super().submit(*args, **options))
         return self.works[-1]
 
-    def describe_models(self):
+    def describe(self):
         return [ListedModel(), ListedModel("back", "fr_FR", "en")]
 
-    def find_model(self, name="", source="", target=""):
-        for each in self.describe_models():
+    def find(self, name="", source="", target=""):
+        for each in self.describe():
             pairs = (source, each.source_language), (target, each.target_language)
             if name in ("", each.name) and all(is_same_language(*pair) for pair in pairs):
                 return each.name
         raise DocmtError(f"there is no model {name} from {source} to {target}")
 
     def statistics(self):
-        return Statistics()
+        return asdict(Statistics())
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import httpx
 from tiny_model import save_tiny_model
 from tiny_service import running_server
 
-from docmt.serve import connections
+from docmt.serve import application, service_state
 from docmt.serve.access_keys import AccessKeys, KeyLimits
 
 HEAD = b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -30,9 +30,9 @@ def server(tmp_path_factory):
 
 @pytest.fixture
 def short_times(monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.5)
-    monkeypatch.setattr(connections, "BODY_SECONDS", 0.5)
-    monkeypatch.setattr(connections, "BODY_BYTES", 100)
+    monkeypatch.setattr(application, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(application, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(application, "BODY_BYTES", 100)
 
 
 def connect(server):
@@ -76,7 +76,7 @@ def test_a_request_that_arrives_too_slowly_ends(server, short_times, parts):
 
 @pytest.mark.full
 def test_uploads_and_streams_that_go_on_are_not_ended(server, short_times, monkeypatch):
-    monkeypatch.setattr(connections, "BODY_SECONDS", 2)  # ten pauses, as a busy machine makes them longer
+    monkeypatch.setattr(application, "BODY_SECONDS", 2)  # ten pauses, as a busy machine makes them longer
 
     def slowly():
         yield b'{"text": "It is."'
@@ -103,7 +103,7 @@ def test_uploads_and_streams_that_go_on_are_not_ended(server, short_times, monke
 
 @pytest.mark.parametrize(("begun", "is_answered"), [(b"GET /", True), (HEAD + b"Content-Length: 9\r\n\r\n", False)])
 def test_the_longest_waiting_connection_ends_if_there_are_too_many(server, monkeypatch, begun, is_answered):
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 20)
+    monkeypatch.setattr(service_state, "MAX_CONNECTIONS", 20)
     with ExitStack() as stack:
         held = [stack.enter_context(connect(server)) for _ in range(50)]
         for connection in held:
@@ -123,9 +123,9 @@ def test_the_longest_waiting_connection_ends_if_there_are_too_many(server, monke
 def test_the_bound_leaves_files_for_the_work(monkeypatch):
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda which: (128, 128))
-    assert connections.max_connections() == 28
+    assert service_state.max_connections() == 28
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, 0))
-    assert connections.max_connections() == 512
+    assert service_state.max_connections() == 512
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,14 @@ import docx
 import pytest
 from fake_engine import FakeEngine
 
-from docmt.cli.commands import serve
+from docmt.cli.app import load_command
 from docmt.core.errors import DocmtError
 from docmt.serve import document_jobs, job_journal
 from docmt.serve.access_keys import AccessKeys
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions, JobConfig
 from docmt.serve.file_process import FileContents
 from docmt.serve.job_journal import JobJournal
-from docmt.serve.job_store import JobQueue, JobStore
-from docmt.serve.loaded_jobs import DocumentNotReady, NoSuchDocument
+from docmt.serve.job_store import DocumentNotReady, JobQueue, JobStore, NoSuchDocument
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -83,7 +82,7 @@ def test_a_text_is_translated_with_events_in_order(tmp_path):
             assert name == "letter.fr.txt"
             lines = expect(SOURCES)
             assert path.read_text().split("\n")[:2] == [f"{lines[0]} {lines[1]}", f"{lines[2]} {lines[3]}"]
-            assert jobs.count_states() == {"done": 1}
+            assert jobs.store.count_states() == {"done": 1}
             assert engine.requests[0][3]["lane"] == "interactive"
 
     asyncio.run(scenario())
@@ -107,7 +106,7 @@ def test_another_owner_sees_nothing(tmp_path):
     async def scenario():
         async with running(FakeEngine(), tmp_path / "data") as jobs:
             status = await create(jobs, tmp_path, owner="alice")
-            assert jobs.count_active("alice") == 1
+            assert jobs.store.count_active("alice") == 1
             for id, owner in ((status.id, "bob"), (status.id, ""), ("../x", "alice")):
                 with pytest.raises(NoSuchDocument):
                     jobs.status(id, owner)
@@ -116,7 +115,7 @@ def test_another_owner_sees_nothing(tmp_path):
                 with pytest.raises(NoSuchDocument):
                     await follow(jobs, id, owner=owner)
             await follow(jobs, status.id, owner="alice")
-            assert jobs.count_active("alice") == 0
+            assert jobs.store.count_active("alice") == 0
 
     asyncio.run(scenario())
 
@@ -320,7 +319,7 @@ def test_a_bad_file_leaves_nothing(tmp_path):
                     await create(jobs, tmp_path, data, name=name)
             with pytest.raises(DocmtError, match="MiB"):
                 await create(jobs, tmp_path, b"x" * 101)
-            assert jobs.count_states() == {}
+            assert jobs.store.count_states() == {}
             assert list((tmp_path / "data" / "spool").iterdir()) == []
 
     asyncio.run(scenario())
@@ -344,7 +343,7 @@ def test_cancel_delete_and_expiry(tmp_path):
                 jobs.status(first, "")
             assert [each.name for each in (tmp_path / "data" / "spool").iterdir()] == [second]
         async with running(engine, tmp_path / "data", JobConfig(keep_hours=-1)) as jobs:
-            assert jobs.count_states() == {}
+            assert jobs.store.count_states() == {}
             assert list((tmp_path / "data" / "spool").iterdir()) == []
 
     asyncio.run(scenario())
@@ -519,7 +518,7 @@ def test_a_full_disk_spoils_no_journal(tmp_path, monkeypatch, caplog):
                 assert path.read_bytes() == before
                 assert jobs.status(id, "").status == "done"
                 other = (await create(jobs, tmp_path)).id
-                patch.setattr(JobStore, "check_room", raise_full)
+                patch.setattr(JobStore, "find_fault", lambda store: OSError(errno.ENOSPC, "No space left on device"))
                 while "No space left" not in caplog.text:
                     await asyncio.sleep(0.01)
                 await asyncio.sleep(0.05)
@@ -620,7 +619,7 @@ async def kill(jobs):
     for task in jobs._tasks:
         task.cancel()
     await asyncio.gather(*jobs._tasks, return_exceptions=True)
-    jobs._store.close()
+    jobs.store.close()
 
 
 def test_a_job_that_brings_the_server_down_twice_is_put_aside(tmp_path, monkeypatch):
@@ -634,11 +633,11 @@ def test_a_job_that_brings_the_server_down_twice_is_put_aside(tmp_path, monkeypa
         jobs = DocumentJobs(engine, data)
         submit = engine.submit
 
-        def die(model, document, **options):
-            if document.sentences[0] == "Bad.":
+        def die(work):
+            if work.document.sentences[0] == "Bad.":
                 died.set()
                 engine.hold = 0
-            return submit(model, document, **options)
+            return submit(work)
 
         engine.submit = die
         await jobs.start()
@@ -671,10 +670,10 @@ def test_a_server_that_is_killed_again_at_once_died_of_something_else(tmp_path):
         jobs = DocumentJobs(FakeEngine(hold=0), tmp_path / "data")
         await jobs.start()
         await asyncio.sleep(0)
-        if not jobs.count_states():
+        if not jobs.store.count_states():
             await create(jobs, tmp_path)
         await asyncio.sleep(0.05)
-        (record,) = jobs._store.list_jobs()
+        (record,) = jobs.store.list_jobs()
         await kill(jobs)
         return record.status, record.crashes
 
@@ -688,9 +687,9 @@ def test_a_clean_stop_and_progress_are_no_crashes(tmp_path, monkeypatch):
         engine = FakeEngine(step=1, hold=sentences)
         jobs = DocumentJobs(engine, tmp_path / "data")
         await jobs.start()
-        if not jobs.count_states():
+        if not jobs.store.count_states():
             await create(jobs, tmp_path)
-        (record,) = jobs._store.list_jobs()
+        (record,) = jobs.store.list_jobs()
         async for event in jobs.events(record.id, ""):
             if engine.translated == sentences and event.name == "progress":
                 break
@@ -707,7 +706,7 @@ def test_jobs_are_listed_and_cancelled_from_elsewhere(tmp_path, capsys):
     data = tmp_path / "data"
 
     def list_rows():
-        assert serve.run(["--list-jobs", "--data", str(data)]) == 0
+        assert load_command("serve")[1](["--list-jobs", "--data", str(data)]) == 0
         return [line.split("\t") for line in capsys.readouterr().out.splitlines()]
 
     async def scenario():
@@ -723,21 +722,21 @@ def test_jobs_are_listed_and_cancelled_from_elsewhere(tmp_path, capsys):
                 [third, "text.txt", "queued", "0/7", "anna"],
             ]
             for id in ids:
-                assert serve.run(["--cancel-job", id, "--data", str(data)]) == 0
+                assert load_command("serve")[1](["--cancel-job", id, "--data", str(data)]) == 0
             engine.hold = 4
             for id in ids:
                 events = await asyncio.wait_for(follow(jobs, id, owner="anna"), 10)
                 assert events[-1].data["status"] == "cancelled"
             with pytest.raises(DocmtError, match=r"no document .* waits or is translated"):
-                serve.run(["--cancel-job", ids[0], "--data", str(data)])
-        assert serve.run(["--cancel-job", third, "--data", str(data)]) == 0
+                load_command("serve")[1](["--cancel-job", ids[0], "--data", str(data)])
+        assert load_command("serve")[1](["--cancel-job", third, "--data", str(data)]) == 0
         assert [row[2] for row in list_rows()] == ["cancelled"] * 3
         async with running(engine, data) as jobs:
             assert (await follow(jobs, third, owner="anna"))[-1].data["status"] == "cancelled"
 
     asyncio.run(scenario())
     with pytest.raises(DocmtError, match="has no documents"):
-        serve.run(["--list-jobs", "--data", str(tmp_path)])
+        load_command("serve")[1](["--list-jobs", "--data", str(tmp_path)])
 
 
 def test_documents_of_a_key_that_is_revoked_are_cancelled(tmp_path):
@@ -748,7 +747,7 @@ def test_documents_of_a_key_that_is_revoked_are_cancelled(tmp_path):
         engine = FakeEngine(step=1, hold=2)
         async with running(engine, data) as jobs:
             ids = [(await create(jobs, tmp_path, owner=owner)).id for owner in (one, other)]
-            assert serve.run(["--revoke-key", one, "--data", str(data)]) == 0
+            assert load_command("serve")[1](["--revoke-key", one, "--data", str(data)]) == 0
             events = await asyncio.wait_for(follow(jobs, ids[0], owner=one), 10)
             assert events[-1].data["status"] == "cancelled"
             engine.hold = 100
@@ -756,7 +755,7 @@ def test_documents_of_a_key_that_is_revoked_are_cancelled(tmp_path):
 
     asyncio.run(scenario())
     _, key = AccessKeys(tmp_path).create("without documents")
-    assert serve.run(["--revoke-key", key.id, "--data", str(tmp_path)]) == 0
+    assert load_command("serve")[1](["--revoke-key", key.id, "--data", str(tmp_path)]) == 0
 
 
 def test_owners_take_turns_with_their_documents(tmp_path):

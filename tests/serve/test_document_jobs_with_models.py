@@ -10,7 +10,7 @@ from test_engine import SEARCH, SYSTEMS, running, save, sentences
 import docmt
 from docmt.documents import Document
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
-from docmt.serve.job_terms import TermRequest
+from docmt.serve.job_translation import TermRequest
 from docmt.serve.model_pool import UnknownModel
 from docmt.terms import Glossary
 
@@ -131,7 +131,7 @@ def test_a_document_of_a_model_that_is_served_no_longer(tmp_path):
             assert b"Anna." in await read_result(jobs, id)
             events = [event async for event in jobs.events(queued, "")]
             assert events[-1].data["status"] == "failed" and "served any more" in events[-1].data["error"]
-            assert jobs.engine.list_unloadable() == []
+            assert jobs.engine.models.unloadable == set()
 
     id, queued = asyncio.run(translate())
     cut_journal(tmp_path / "data", queued, [], "queued")

@@ -12,7 +12,8 @@ import docmt
 from docmt.core.errors import DocmtError
 from docmt.decoding import SearchConfig
 from docmt.serve.engine import Engine
-from docmt.serve.job_terms import TermRequest
+from docmt.serve.job_translation import TermRequest
+from docmt.serve.model_pool import ModelPool
 from docmt.terms import Glossary
 
 pytestmark = pytest.mark.usefixtures("files_here")
@@ -229,7 +230,7 @@ TEXT = "The committee adopted these measures. The committee met. We thank the ci
 @pytest.mark.full
 def test_a_model_obeys_in_the_sentences_that_lack_the_term(tmp_path):
     async def scenario():
-        engine = Engine(["en-fr-sentence"], device="cpu", search=SearchConfig(beam=2))
+        engine = Engine(ModelPool(["en-fr-sentence"], device="cpu", search=SearchConfig(beam=2)))
         engine.start()
         try:
             async with running(engine, tmp_path / "data") as jobs:

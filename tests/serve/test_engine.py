@@ -22,9 +22,9 @@ from docmt.model import ModelConfig, TranslationModel
 from docmt.model.systems import Group, Hierarchical
 from docmt.serve import engine as engine_module
 from docmt.serve import model_pool
-from docmt.serve.engine import Engine, Overloaded, UnknownModel
-from docmt.serve.model_pool import ModelNotLoaded, estimate_bytes
-from docmt.serve.work_queue import WorkQueue
+from docmt.serve.engine import Engine, Overloaded
+from docmt.serve.model_pool import ModelNotLoaded, ModelPool, UnknownModel, estimate_bytes
+from docmt.serve.work_queue import Work, WorkQueue
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher
 from docmt.text import BpeTokenizer
@@ -60,10 +60,18 @@ def models(tmp_path_factory):
     return {name: save(folder / name, **options) for name, options in SYSTEMS.items()}
 
 
+def make_engine(models, max_waiting_seconds=30.0, **settings):
+    return Engine(ModelPool(models, **settings), max_waiting_seconds)
+
+
+def add_work(engine, *arguments, **options):
+    return engine.submit(Work(*arguments, **options))
+
+
 @contextmanager
 def running(*models, **options):
     """A started engine of these models."""
-    engine = Engine([str(model) for model in models], search=SEARCH, **options)
+    engine = make_engine([str(model) for model in models], search=SEARCH, **options)
     engine.start()
     try:
         yield engine
@@ -96,22 +104,22 @@ def test_terms_of_the_server(models, tmp_path):
 
     async def scenario(engine):
         engine.start()
-        (part,) = await engine.submit("en-fr-sentence", text).result()
+        (part,) = await add_work(engine, "en-fr-sentence", text).result()
         engine.stop()
         return part.translation
 
-    made = asyncio.run(scenario(Engine(["en-fr-sentence", str(models["group"])], terms=[glossary])))
+    made = asyncio.run(scenario(make_engine(["en-fr-sentence", str(models["group"])], terms=[glossary])))
     assert made.text().strip() == "Le comité a adopté ces dispositions."
     assert [use.status for use in made.sentences[0].terms] == ["second_search"] * 2
     (tmp_path / "other.tsv").write_text("source\ttarget\tsource_lang\ttarget_lang\nHaus\thouse\tde\ten\n")
     with pytest.raises(DocmtError, match=r"other\.tsv has no term for en to fr"):
-        Engine([str(models["group"])], terms=[str(tmp_path / "other.tsv")])
+        make_engine([str(models["group"])], terms=[str(tmp_path / "other.tsv")])
 
 
 def test_a_glossary_of_windows_is_read_and_what_is_wrong_in_it_is_logged(models, tmp_path, caplog):
     back, path = save(tmp_path / "back", ("de", "en"), system="sentence"), tmp_path / "a.csv"
     path.write_bytes("source;target;colour\ncommittee;comité à\ncat;\n".encode("cp1252"))
-    pool = Engine([str(back), str(models["group"])], terms=[str(path)])._pool
+    pool = ModelPool([str(back), str(models["group"])], terms=[str(path)])
     assert pool.terms.find("group").glossary.terms[0].targets == ("comité à",)
     assert f"{path}, line 1: is no UTF-8, and is read as Windows-1252 (all of the file)" in caplog.messages
     assert f"{path}, line 3: skipped: 'cat' has no translation" in caplog.messages
@@ -127,13 +135,13 @@ def test_each_text_has_its_terms(models, tmp_path):
         entries = ["committee\tconseil", "measures\tdécisions", "Paris\tLutèce", ""]
         matchers = [await engine.make_matcher("en-fr-sentence", each) for each in entries]
         assert await engine.make_matcher("en-fr-sentence", entries[0]) is matchers[0] and matchers[3] is None
-        works = [engine.submit("en-fr-sentence", text, terms=each) for each in [*matchers, matchers[0]]]
+        works = [add_work(engine, "en-fr-sentence", text, terms=each) for each in [*matchers, matchers[0]]]
         made = [(await work.result())[0].translation for work in works]
         engine.stop()
         assert sorted(len(each) for each in taken) == [1, 1, 1, 2]
         return [[(use.wanted[0], use.status) for use in each.sentences[0].terms] for each in made]
 
-    engine = Engine(["en-fr-sentence"], terms=[str(tmp_path / "terms.tsv")], terms_mode="require")
+    engine = make_engine(["en-fr-sentence"], terms=[str(tmp_path / "terms.tsv")], terms_mode="require")
     taken, translate = [], engine._translate
     engine._translate = lambda works: (taken.append(works), translate(works))
     assert asyncio.run(scenario(engine)) == [
@@ -155,26 +163,26 @@ def test_glossaries_for_models_of_several_languages(models, tmp_path):
     for name, table in files.items():
         (tmp_path / f"{name}.tsv").write_text(table)
     paths = {name: str(tmp_path / f"{name}.tsv") for name in files}
-    pool = Engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["en"]])._pool
+    pool = ModelPool([str(models["group"]), str(back)], terms=[paths["fr"], paths["en"]])
     found = {name: pool.terms.find(name).glossary.terms[0].targets for name in ("group", "back")}
     assert found == {"group": ("chat",), "back": ("cat",)}
     with pytest.raises(DocmtError, match=r"de\.tsv has no term"):
-        Engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["de"]])
+        make_engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["de"]])
     (tmp_path / "other.tsv").write_text("source\ttarget\tkeep\ncat\t\tyes\n")
     with pytest.raises(DocmtError, match="only one of them has 'keep'"):
-        Engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["en"], str(tmp_path / "other.tsv")])
+        make_engine([str(models["group"]), str(back)], terms=[paths["fr"], paths["en"], str(tmp_path / "other.tsv")])
     sampling = docmt.SearchConfig(beam=1, sampling=True)
     with pytest.raises(DocmtError, match="terms need the beam search"):
-        Engine([str(models["group"])], terms=[paths["fr"]], search=sampling)
+        make_engine([str(models["group"])], terms=[paths["fr"]], search=sampling)
     with pytest.raises(DocmtError, match="terms need the beam search"):
-        asyncio.run(Engine([str(models["group"])], search=sampling).make_matcher("group", "cat\tchat"))
+        asyncio.run(make_engine([str(models["group"])], search=sampling).make_matcher("group", "cat\tchat"))
 
 
 def test_protected_text_stays(models):
     text = "Anna bought lamps here."
 
     async def translate(engine):
-        return await engine.submit("sentence", Document.from_sentences([text]), lane="jobs").result()
+        return await add_work(engine, "sentence", Document.from_sentences([text]), lane="jobs").result()
 
     for protect, stays in (([r"bought \w+"], True), (None, False)):
         with running(models["sentence"], protect=protect) as engine:
@@ -197,7 +205,7 @@ def test_all_together_equal_the_translator(models, name, monkeypatch):
 
     async def translate(engine):
         works = [
-            engine.submit(name, document, lane=("interactive", "jobs")[number % 2], align=number % 3 == 0)
+            add_work(engine, name, document, lane=("interactive", "jobs")[number % 2], align=number % 3 == 0)
             for number, document in enumerate(documents())
         ]
         return await asyncio.gather(*(work.result() for work in works))
@@ -215,8 +223,8 @@ def test_all_together_equal_the_translator(models, name, monkeypatch):
         assert {part.document for part in parts} == {0}
     aligned = [sentence.alignment for part in results[0] for sentence in part.translation]
     assert None not in aligned and all(s.alignment is None for part in results[1] for s in part.translation)
-    assert statistics.batches > 3 and statistics.waiting_tokens == {"interactive": 0, "jobs": 0}
-    assert statistics.tokens_per_second > 0 and statistics.model_bytes > 0
+    assert statistics["batches"] > 3 and statistics["waiting_tokens"] == {"interactive": 0, "jobs": 0}
+    assert statistics["tokens_per_second"] > 0 and statistics["model_bytes"] > 0
 
 
 def test_supplied_translations_and_resumed_works(models):
@@ -224,18 +232,18 @@ def test_supplied_translations_and_resumed_works(models):
     document = Document.from_sentences(sentences(20))
 
     async def translate(engine):
-        whole = await engine.submit("group", document).result()
+        whole = await add_work(engine, "group", document).result()
         first = targets(whole)[:7]
-        rest = await engine.submit("group", document, targets=first).result()
-        other = await engine.submit("group", document, targets=[*first[:6], "an edit"]).result()
+        rest = await add_work(engine, "group", document, targets=first).result()
+        other = await add_work(engine, "group", document, targets=[*first[:6], "an edit"]).result()
         point = whole[0].resume_point
-        resumed = await engine.submit("group", document, resume_point=point).result()
+        resumed = await add_work(engine, "group", document, resume_point=point).result()
         with pytest.raises(DocmtError, match="20 sentences cannot have 21 translations"):
-            await engine.submit("group", document, targets=["a"] * 21).result()
-        return whole, rest, other, resumed, await engine.submit("group", document, targets=["a"] * 20).result()
+            await add_work(engine, "group", document, targets=["a"] * 21).result()
+        return whole, rest, other, resumed, await add_work(engine, "group", document, targets=["a"] * 20).result()
 
     with running(models["group"]) as engine:
-        engine._pool._settings["search"] = replace(SEARCH, beam=1)
+        engine.models._settings["search"] = replace(SEARCH, beam=1)
         whole, rest, other, resumed, nothing = asyncio.run(translate(engine))
     assert targets(whole)[7:] == targets(rest)
     assert (rest[0].first, rest[0].source.sentences[0]) == (7, document.sentences[7])
@@ -251,10 +259,10 @@ def test_one_very_long_sentence_does_not_hold_up_others(models, name):
     short = Document.from_sentences(["Anna is here."])
 
     async def translate(engine):
-        first = asyncio.ensure_future(engine.submit(name, long).result())
-        while not engine.statistics().batches:
+        first = asyncio.ensure_future(add_work(engine, name, long).result())
+        while not engine.statistics()["batches"]:
             await asyncio.sleep(0.01)
-        parts = await engine.submit(name, short).result()
+        parts = await add_work(engine, name, short).result()
         assert not first.done()
         with engine._condition:
             engine._queue.close_all()  # as for another model
@@ -264,14 +272,14 @@ def test_one_very_long_sentence_does_not_hold_up_others(models, name):
         parts, (whole,) = asyncio.run(translate(engine))
         statistics = engine.statistics()
     assert targets(parts) and (whole.first, len(whole.translation), whole.resume_point.sentences) == (0, 1, 1)
-    assert statistics.batches > 3 and statistics.waiting_tokens == {"interactive": 0, "jobs": 0}
+    assert statistics["batches"] > 3 and statistics["waiting_tokens"] == {"interactive": 0, "jobs": 0}
 
 
 def test_n_best_and_links_of_given_pairs(models):
     document = Document.from_sentences(["Anna is here.", "It is cheap."])
 
     async def translate(engine):
-        (part,) = await engine.submit("sentence", document, n_best=3).result()
+        (part,) = await add_work(engine, "sentence", document, n_best=3).result()
         pairs = [(sentence.source, sentence.target) for sentence in part.translation]
         return part.translation, await engine.align("sentence", pairs)
 
@@ -290,7 +298,7 @@ def test_addresses_come_out_as_they_are(models):
     document = Document.from_sentences([f"Anna is at {address} here."])
 
     async def translate(engine):
-        return await engine.submit("sentence", document, n_best=2, align=True).result()
+        return await add_work(engine, "sentence", document, n_best=2, align=True).result()
 
     with running(models["sentence"]) as engine:
         (part,) = asyncio.run(translate(engine))
@@ -306,17 +314,17 @@ def test_cancelled_work_is_dropped_and_others_go_on(models, monkeypatch):
         monkeypatch.setattr(engine_module, name, 20)
 
     async def translate(engine):
-        long = engine.submit("sentence", Document.from_sentences(sentences(200)), lane="jobs")
+        long = add_work(engine, "sentence", Document.from_sentences(sentences(200)), lane="jobs")
         parts = long.parts()
         await anext(parts)
         await parts.aclose()
-        other = await engine.submit("sentence", Document.from_sentences(["It is."]), lane="jobs").result()
+        other = await add_work(engine, "sentence", Document.from_sentences(["It is."]), lane="jobs").result()
         return long, other, engine.statistics()
 
     with running(models["sentence"]) as engine:
         long, other, statistics = asyncio.run(translate(engine))
     assert long.is_cancelled and 0 < long.finished < 100
-    assert len(targets(other)) == 1 and statistics.waiting_sentences == {"interactive": 0, "jobs": 0}
+    assert len(targets(other)) == 1 and statistics["waiting_sentences"] == {"interactive": 0, "jobs": 0}
 
 
 def test_a_long_document_is_cut_into_instances_once(models, monkeypatch):
@@ -327,11 +335,11 @@ def test_a_long_document_is_cut_into_instances_once(models, monkeypatch):
     monkeypatch.setattr(docmt.Translator, "open", lambda *values: opened.append(values) or original(*values))
 
     async def translate(engine):
-        return await engine.submit("group", Document.from_sentences(sentences(24))).result(), engine.statistics()
+        return await add_work(engine, "group", Document.from_sentences(sentences(24))).result(), engine.statistics()
 
     with running(models["group"]) as engine:
         parts, statistics = asyncio.run(translate(engine))
-    assert len(targets(parts)) == 24 and statistics.batches > 3 and len(opened) == 1
+    assert len(targets(parts)) == 24 and statistics["batches"] > 3 and len(opened) == 1
 
 
 def test_a_search_for_terms_ends_whose_caller_has_left(models, monkeypatch):
@@ -368,30 +376,30 @@ def test_a_caller_who_leaves_during_an_alignment_stops_nothing(models, monkeypat
 
     started, go_on = threading.Event(), threading.Event()
     with running(models["sentence"]) as engine:
-        load = engine._pool.load
+        load = engine.models.load
 
         def load_slowly(name):
             started.set()
             go_on.wait()
             return load(name)
 
-        monkeypatch.setattr(engine._pool, "load", load_slowly)
+        monkeypatch.setattr(engine.models, "load", load_slowly)
         assert len(asyncio.run(leave(engine))) == 2
         assert engine._thread.is_alive()
 
 
 def test_too_much_that_waits_is_refused(models):
     """By the seconds that it would wait; documents wait in their own lane."""
-    engine = Engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
+    engine = make_engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
 
     async def submit():
         long = Document.from_sentences(sentences(40))
         engine.check_room("sentence")  # nothing waits: a request of any size is taken
-        first = engine.submit("sentence", long)
+        first = add_work(engine, "sentence", long)
         with pytest.raises(Overloaded, match="too many texts are waiting") as refusal:
             engine.check_room("sentence")
         assert refusal.value.retry_after >= 1
-        job = engine.submit("sentence", long, lane="jobs")
+        job = add_work(engine, "sentence", long, lane="jobs")
         engine.start()
         return [len(targets(await work.result())) for work in (first, job)]
 
@@ -401,14 +409,14 @@ def test_too_much_that_waits_is_refused(models):
 
 def test_the_count_of_what_waits_is_exact(models):
     """It is kept, not counted for each of a thousand texts; cancelled works do not count."""
-    engine = Engine([str(models["sentence"])], search=SEARCH)
+    engine = make_engine([str(models["sentence"])], search=SEARCH)
     queue, numbers = WorkQueue(), random.Random(3)
 
     async def check():
         waiting = []
         for step in range(300):
             document = Document.from_sentences(sentences(numbers.randint(1, 9), step))
-            waiting.append(engine.submit("sentence", document, lane=numbers.choice(["interactive", "jobs"])))
+            waiting.append(add_work(engine, "sentence", document, lane=numbers.choice(["interactive", "jobs"])))
             queue.add(waiting[-1])
             if step % 3 == 2:
                 numbers.choice(waiting).cancel()
@@ -442,10 +450,10 @@ def test_single_short_texts_say_nothing_of_the_speed_of_many():
 
 
 def test_a_stopped_engine_fails_what_waits(models):
-    engine = Engine([str(models["sentence"])], search=SEARCH)
+    engine = make_engine([str(models["sentence"])], search=SEARCH)
 
     async def submit():
-        work = engine.submit("sentence", Document.from_sentences(["It is."]))
+        work = add_work(engine, "sentence", Document.from_sentences(["It is."]))
         aligned = asyncio.ensure_future(engine.align("sentence", [("a", "b")]))
         await asyncio.sleep(0)
         engine.stop()
@@ -472,7 +480,7 @@ def test_one_fault_does_not_reach_others(models, monkeypatch, caplog):
 
     async def translate(engine):
         texts = ["bad", "It is.", "worse", "Anna is."]
-        works = [engine.submit("sentence", Document.from_sentences([text])) for text in texts]
+        works = [add_work(engine, "sentence", Document.from_sentences([text])) for text in texts]
         return await asyncio.gather(*(work.result() for work in works), return_exceptions=True)
 
     with running(models["sentence"]) as engine, caplog.at_level(logging.ERROR):
@@ -490,20 +498,20 @@ def test_a_model_that_cannot_be_loaded_is_tried_once_a_turn(models, monkeypatch,
         raise reasons.pop(0)
 
     async def translate(engine):
-        works = [engine.submit("sentence", Document.from_sentences(["It is."])) for _ in range(20)]
+        works = [add_work(engine, "sentence", Document.from_sentences(["It is."])) for _ in range(20)]
         engine.start()
         errors = await asyncio.gather(*(work.result() for work in works), return_exceptions=True)
-        for ask in (engine.submit("sentence", SHORT).result(), engine.align("sentence", [("a", "b")])):
+        for ask in (add_work(engine, "sentence", SHORT).result(), engine.align("sentence", [("a", "b")])):
             with pytest.raises(ModelNotLoaded) as error:
                 await ask
             errors.append(error.value)
-        assert (engine.list_unloadable(), engine.statistics().failed_loads) == (["sentence"], 3)
+        assert (engine.models.unloadable, engine.statistics()["failed_loads"]) == ({"sentence"}, 3)
         monkeypatch.undo()
-        await engine.submit("sentence", SHORT).result()
-        assert engine.list_unloadable() == []
+        await add_work(engine, "sentence", SHORT).result()
+        assert engine.models.unloadable == set()
         return errors
 
-    engine = Engine([str(models["sentence"])], search=SEARCH)
+    engine = make_engine([str(models["sentence"])], search=SEARCH)
     monkeypatch.setattr(model_pool, "Translator", fail)
     errors = asyncio.run(translate(engine))
     engine.stop()
@@ -524,9 +532,9 @@ def test_a_model_that_was_damaged_since_the_start(tmp_path):
     async def translate(engine):
         weights.write_bytes(whole[:1000])
         with pytest.raises(ModelNotLoaded):
-            await engine.submit("model", SHORT).result()
+            await add_work(engine, "model", SHORT).result()
         weights.write_bytes(whole)
-        return await engine.submit("model", SHORT).result()
+        return await add_work(engine, "model", SHORT).result()
 
     with running(path) as engine:
         assert len(targets(asyncio.run(translate(engine)))) == 1
@@ -540,9 +548,9 @@ def test_how_long_texts_wait(models, monkeypatch):
 
     async def check():
         nonlocal now
-        engine = Engine([str(models["sentence"])], search=SEARCH)
-        works = [engine.submit("sentence", SHORT) for _ in range(2)]
-        assert engine.statistics().longest_waiting_seconds == {"interactive": 0.0, "jobs": 0.0}
+        engine = make_engine([str(models["sentence"])], search=SEARCH)
+        works = [add_work(engine, "sentence", SHORT) for _ in range(2)]
+        assert engine.statistics()["longest_waiting_seconds"] == {"interactive": 0.0, "jobs": 0.0}
         for work in works:
             now += 1.0
             queue.add(work)
@@ -564,8 +572,8 @@ def test_scores_that_are_no_numbers_are_errors(models, tmp_path):
         next(translator.model.parameters()).fill_(float("nan"))
 
     async def translate(engine):
-        engine._pool._loaded["broken"] = translator
-        return await engine.submit("broken", Document.from_sentences(["It is."])).result()
+        engine.models._loaded["broken"] = translator
+        return await add_work(engine, "broken", Document.from_sentences(["It is."])).result()
 
     with running(path) as engine:
         (part,) = asyncio.run(translate(engine))
@@ -574,25 +582,25 @@ def test_scores_that_are_no_numbers_are_errors(models, tmp_path):
 
 def test_models_by_name_language_and_memory(models, tmp_path):
     german = save(tmp_path / "german", ("en", "de_DE"))
-    engine = Engine([str(models["sentence"]), str(german), str(models["group"])], search=SEARCH)
-    assert engine.find_model() == engine.find_model(source="en-GB") == "sentence"
-    assert engine.find_model(target="de") == engine.find_model("en-de") == engine.find_model(target="DE") == "german"
-    assert engine.find_model("group", "en", "FR") == "group"
+    engine = make_engine([str(models["sentence"]), str(german), str(models["group"])], search=SEARCH)
+    assert engine.models.find() == engine.models.find(source="en-GB") == "sentence"
+    assert engine.models.find(target="de") == engine.models.find("en-de") == engine.models.find(target="DE") == "german"
+    assert engine.models.find("group", "en", "FR") == "group"
     for asked in (("none",), ("group", "de"), ("", "", "es")):
         with pytest.raises(UnknownModel, match=r"there is no model .* The service has sentence \(en-fr\), german"):
-            engine.find_model(*asked)
-    assert [model.loaded for model in engine.describe_models()] == [False] * 3
-    assert [model.reads_context for model in engine.describe_models()] == [False, True, True]
-    one = engine.describe_models()[0]
+            engine.models.find(*asked)
+    assert [model.loaded for model in engine.models.describe()] == [False] * 3
+    assert [model.reads_context for model in engine.models.describe()] == [False, True, True]
+    one = engine.models.describe()[0]
     assert (one.name, one.source_language, one.target_language, one.system) == ("sentence", "en", "fr", "sentence")
     size = one.parameters * 4
-    engine._pool._max_bytes = 2 * size + size // 2
+    engine.models._max_bytes = 2 * size + size // 2
     for name in ("sentence", "german", "sentence", "group"):
-        engine._pool.load(name)
-    loaded = {model.name for model in engine.describe_models() if model.loaded}
-    assert "german" not in loaded and "group" in loaded and engine._pool.loaded_bytes() <= engine._pool._max_bytes
+        engine.models.load(name)
+    loaded = {model.name for model in engine.models.describe() if model.loaded}
+    assert "german" not in loaded and "group" in loaded and engine.models.loaded_bytes() <= engine.models._max_bytes
     with pytest.raises(DocmtError, match="have one name"):
-        Engine([str(german), str(save(tmp_path / "other" / "german"))])
+        make_engine([str(german), str(save(tmp_path / "other" / "german"))])
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
@@ -618,11 +626,11 @@ def test_the_bytes_of_a_model_are_those_of_its_precision(tmp_path, precision):
 
 def test_owners_take_turns(models):
     """Whoever has many texts waits for their own; a rest that fits into the next turn is the next."""
-    engine, queue = Engine([str(models["sentence"])]), WorkQueue()
+    engine, queue = make_engine([str(models["sentence"])]), WorkQueue()
 
     async def take_all():
         for owner in "aaaaabbc":
-            queue.add(engine.submit("sentence", SHORT, owner=owner))
+            queue.add(add_work(engine, "sentence", SHORT, owner=owner))
         order = []
         while works := queue.take("interactive", lambda model, lane: 1):
             order += [work.owner for work in works]
@@ -639,12 +647,12 @@ def test_a_slow_book_is_no_reason_to_refuse_a_list(models):
     texts = [Document.from_sentences(["Anna bought an old house near the old house. " * 4]) for _ in range(20)]
 
     async def check(engine):
-        await engine.submit("sentence", Document.from_sentences(sentences(60)), lane="jobs").result()
+        await add_work(engine, "sentence", Document.from_sentences(sentences(60)), lane="jobs").result()
         assert engine._speeds["sentence", "jobs"].tokens_per_second > 0
         engine._speeds["sentence", "jobs"].full_speed = 10.0
         for _ in range(2):
             engine.check_room("sentence")
-            works = [engine.submit("sentence", text) for text in texts]
+            works = [add_work(engine, "sentence", text) for text in texts]
             engine.check_room("sentence")
             await asyncio.gather(*(work.result() for work in works))
         engine._speeds["sentence", "interactive"].full_speed = 10.0
@@ -655,18 +663,18 @@ def test_a_slow_book_is_no_reason_to_refuse_a_list(models):
 
 
 def test_who_has_less_than_a_fair_share_is_let_in(models):
-    engine = Engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
+    engine = make_engine([str(models["sentence"])], search=SEARCH, max_waiting_seconds=0.1)
 
     async def check():
         for _ in range(40):
-            engine.submit("sentence", SHORT, owner="a")
+            add_work(engine, "sentence", SHORT, owner="a")
         engine.check_room("sentence", "b")
         with pytest.raises(Overloaded):
             engine.check_room("sentence", "a")
-        engine.submit("sentence", SHORT, owner="b")
+        add_work(engine, "sentence", SHORT, owner="b")
         engine.check_room("sentence", "b")
         for _ in range(40):
-            engine.submit("sentence", SHORT, owner="b")
+            add_work(engine, "sentence", SHORT, owner="b")
         with pytest.raises(Overloaded):
             engine.check_room("sentence", "b")
 
@@ -675,13 +683,13 @@ def test_who_has_less_than_a_fair_share_is_let_in(models):
 
 def test_a_turn_is_of_one_lane(models):
     """Who was served goes to the end; a rest that fits into the next turn is the next."""
-    engine, queue, order = Engine([str(models["sentence"])]), WorkQueue(), []
+    engine, queue, order = make_engine([str(models["sentence"])]), WorkQueue(), []
 
     async def fill():
         engine._queue = queue
         for number in range(3):
             for lane in ("interactive", "jobs"):
-                engine.submit("sentence", Document.from_sentences(["It is."], id=f"{lane[0]}{number}"), lane=lane)
+                add_work(engine, "sentence", Document.from_sentences(["It is."], id=f"{lane[0]}{number}"), lane=lane)
 
     asyncio.run(fill())
     assert queue.list_waiting() == ["interactive", "jobs"]
@@ -731,11 +739,11 @@ def test_short_texts_and_alignments_interrupt_a_document(models, monkeypatch):
     steps, whole = Steps(monkeypatch, "book"), docmt.Translator(models["group"], search=SEARCH).translate(BOOK)
 
     async def translate(engine):
-        book = asyncio.ensure_future(engine.submit("group", BOOK, lane="jobs").result())
+        book = asyncio.ensure_future(add_work(engine, "group", BOOK, lane="jobs").result())
         await steps.wait()
-        parts = [await engine.submit("group", SHORT).result() for _ in range(3)]
+        parts = [await add_work(engine, "group", SHORT).result() for _ in range(3)]
         links = await engine.align("group", [("a lamp", "it is")])
-        other = await engine.submit("sentence", SHORT, n_best=2).result()
+        other = await add_work(engine, "sentence", SHORT, n_best=2).result()
         assert not book.done() and len(engine._turns) == 1
         assert steps.finished == 4
         steps.go_on.set()
@@ -752,16 +760,18 @@ def test_no_text_interrupts_whose_model_would_unload_that_of_the_turn(models, mo
     steps = Steps(monkeypatch, "book")
 
     async def translate(engine):
-        book = asyncio.ensure_future(engine.submit("group", BOOK, lane="jobs").result())
+        book = asyncio.ensure_future(add_work(engine, "group", BOOK, lane="jobs").result())
         await steps.wait()
-        other = asyncio.ensure_future(engine.submit("sentence", SHORT).result())
+        other = asyncio.ensure_future(add_work(engine, "sentence", SHORT).result())
         await asyncio.sleep(0.1)
-        assert not other.done() and list(engine._pool._loaded) == ["group"]
+        assert not other.done() and list(engine.models._loaded) == ["group"]
         steps.go_on.set()
         return targets(await book), targets(await other)
 
-    with running(models["group"], models["sentence"], max_memory_mb=1) as engine:
-        engine._pool._max_bytes = 2 * min(estimate_bytes(models[name], "float32") for name in ("group", "sentence")) - 1
+    with running(models["group"], models["sentence"], max_bytes=2**20) as engine:
+        engine.models._max_bytes = (
+            2 * min(estimate_bytes(models[name], "float32") for name in ("group", "sentence")) - 1
+        )
         book, other = asyncio.run(translate(engine))
     assert (len(book), len(other)) == (2, 1)
 
@@ -772,9 +782,9 @@ def test_a_text_that_takes_too_long_waits_for_others(models, monkeypatch):
     steps = Steps(monkeypatch, "book")
 
     async def translate(engine):
-        long = asyncio.ensure_future(engine.submit("sentence", BOOK).result())
+        long = asyncio.ensure_future(add_work(engine, "sentence", BOOK).result())
         await steps.wait()
-        parts = await engine.submit("sentence", SHORT).result()
+        parts = await add_work(engine, "sentence", SHORT).result()
         assert not long.done()
         steps.go_on.set()
         return targets(parts), targets(await long)
@@ -790,9 +800,9 @@ def test_a_turn_that_nobody_wants_ends(models, monkeypatch, lane):
     steps = Steps(monkeypatch, "book")
 
     async def translate(engine):
-        work = engine.submit("sentence", BOOK, lane=lane)
+        work = add_work(engine, "sentence", BOOK, lane=lane)
         await steps.wait()
-        waiting = asyncio.ensure_future(engine.submit("sentence", SHORT, lane=lane).result())
+        waiting = asyncio.ensure_future(add_work(engine, "sentence", SHORT, lane=lane).result())
         work.cancel()
         return await waiting
 
@@ -808,7 +818,7 @@ def test_a_stop_ends_a_turn(models, monkeypatch, lane):
     steps = Steps(monkeypatch, "book")
 
     async def translate(engine):
-        work = asyncio.ensure_future(engine.submit("sentence", BOOK, lane=lane).result())
+        work = asyncio.ensure_future(add_work(engine, "sentence", BOOK, lane=lane).result())
         await steps.wait()
         started = time.monotonic()
         await asyncio.to_thread(engine.stop)
@@ -826,12 +836,12 @@ def test_documents_get_a_share_of_the_time_beside_many_short_texts(models, monke
 
     async def translate(engine):
         book = asyncio.ensure_future(
-            engine.submit("sentence", Document.from_sentences(sentences(60)), lane="jobs").result()
+            add_work(engine, "sentence", Document.from_sentences(sentences(60)), lane="jobs").result()
         )
 
         async def flood():
             while not book.done():
-                await engine.submit("sentence", SHORT).result()
+                await add_work(engine, "sentence", SHORT).result()
 
         await asyncio.gather(*(flood() for _ in range(4)))
         return await book
@@ -851,7 +861,7 @@ def test_only_the_engine_thread_translates(models, monkeypatch):
     )
 
     async def translate(engine):
-        work = engine.submit("sentence", Document.from_sentences(["It is."]), resume_point=ResumePoint(0))
+        work = add_work(engine, "sentence", Document.from_sentences(["It is."]), resume_point=ResumePoint(0))
         return await work.result()
 
     with running(models["sentence"]) as engine:
@@ -871,13 +881,13 @@ def test_others_of_a_failed_turn_go_on_when_nobody_wants_one_of_them(models, mon
     monkeypatch.setattr(docmt.Translator, "translate_next", fail_together)
 
     async def translate(engine):
-        unwanted, *works = (engine.submit("sentence", document) for document in (BOOK, SHORT, SHORT))
+        unwanted, *works = (add_work(engine, "sentence", document) for document in (BOOK, SHORT, SHORT))
         engine.start()
         await steps.wait()
         unwanted.cancel()
         return await asyncio.wait_for(asyncio.gather(*(work.result() for work in works)), 30)
 
-    engine = Engine([str(models["sentence"])], search=SEARCH)
+    engine = make_engine([str(models["sentence"])], search=SEARCH)
     try:
         assert [len(targets(each)) for each in asyncio.run(translate(engine))] == [1, 1]
     finally:
@@ -886,7 +896,7 @@ def test_others_of_a_failed_turn_go_on_when_nobody_wants_one_of_them(models, mon
 
 def test_what_waits_is_counted_under_the_lock(models, monkeypatch):
     """Others submit meanwhile, and a deque that changes cannot be counted."""
-    engine, original = Engine([str(models["sentence"])], search=SEARCH), WorkQueue.is_above
+    engine, original = make_engine([str(models["sentence"])], search=SEARCH), WorkQueue.is_above
 
     def is_above(queue, *arguments):
         assert engine._condition._is_owned()
@@ -897,7 +907,7 @@ def test_what_waits_is_counted_under_the_lock(models, monkeypatch):
     async def translate():
         engine.start()
         await engine.align("sentence", [("a lamp", "it is")])
-        return await engine.submit("sentence", SHORT).result()
+        return await add_work(engine, "sentence", SHORT).result()
 
     try:
         assert len(targets(asyncio.run(translate()))) == 1

@@ -7,7 +7,7 @@ from fake_engine import FakeEngine
 from test_document_jobs import SOURCES, create, expect, follow, kill_at_step, running, targets_of
 
 from docmt.serve.document_jobs import JobConfig
-from docmt.serve.loaded_jobs import DocumentNotReady
+from docmt.serve.job_store import DocumentNotReady
 
 pytestmark = pytest.mark.usefixtures("files_here")
 

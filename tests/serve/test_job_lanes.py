@@ -17,11 +17,11 @@ BOOK = "It rains. " * 201
 class EngineOfLanes(FakeEngine):
     """Long documents wait for ever."""
 
-    def submit(self, *values, lane, **options):
-        work = super().submit(*values, lane=lane, **options)
-        if lane == "jobs":
-            work.engine = FakeEngine(hold=0)
-        return work
+    def submit(self, work):
+        submitted = super().submit(work)
+        if work.lane == "jobs":
+            submitted.engine = FakeEngine(hold=0)
+        return submitted
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])

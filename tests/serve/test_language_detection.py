@@ -41,12 +41,13 @@ class Models:
     """English into one language, or back."""
 
     def __init__(self, *pairs):
-        self.models = [SimpleNamespace(name=each, source_language=each[:2], target_language=each[3:]) for each in pairs]
+        self.models = self
+        self.listed = [SimpleNamespace(name=each, source_language=each[:2], target_language=each[3:]) for each in pairs]
 
-    def describe_models(self):
-        return self.models
+    def describe(self):
+        return self.listed
 
-    def find_model(self, name="", source="", target=""):
+    def find(self, name="", source="", target=""):
         return f"{source}-{target}"
 
 

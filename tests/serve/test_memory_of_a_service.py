@@ -8,7 +8,8 @@ from test_engine import SYSTEMS, running, save
 
 from docmt import DocmtError, Document
 from docmt.serve.document_jobs import DocumentJobs
-from docmt.serve.job_terms import TermRequest
+from docmt.serve.job_translation import TermRequest
+from docmt.serve.work_queue import Work
 from docmt.terms import Glossary
 
 pytestmark = pytest.mark.usefixtures("files_here")
@@ -46,9 +47,8 @@ def test_jobs_and_texts_reuse_a_memory(model, memory, tmp_path):
                 await finish(jobs, id)
                 results = [(await jobs.result(id, "", kind))[0].read_text() for kind in ("original", "xlf", "tmx")]
                 others = await jobs.alternatives(id, "", 0, 2)
-                (part,) = await engine.submit(
-                    engine.find_model(), Document.from_sentences(["Anna bought a lamp."])
-                ).result()
+                text = Document.from_sentences(["Anna bought a lamp."])
+                (part,) = await engine.submit(Work(engine.models.find(), text)).result()
                 return id, jobs.sentences(id, ""), results, others, part.translation.text()
             finally:
                 await jobs.stop()

@@ -95,7 +95,7 @@ def test_context_is_given_and_not_returned(client):
 
 
 def test_context_that_a_model_does_not_read_is_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(ServiceEngine, "describe_models", lambda self: [ListedModel(reads_context=False)])
+    monkeypatch.setattr(ServiceEngine, "describe", lambda self: [ListedModel(reads_context=False)])
     with running_service(tmp_path / "data", engine := ServiceEngine()) as client:
         data = client.post("/v1/translate", json={"text": "Two dogs.", "context": "A cat. It runs."}).json()
         assert [row["target"] for row in data["sentences"]] == expect("Two dogs.")
@@ -150,7 +150,7 @@ def test_readiness(client, monkeypatch):
     client.engine.is_started = False
     check(engine=False)
     client.engine.is_started = True
-    monkeypatch.setattr(client.state.jobs, "find_fault", lambda: DocmtError("the disk is full"))
+    monkeypatch.setattr(client.state.jobs.store, "find_fault", lambda: OSError("the disk is full"))
     check(data=False)
 
 
@@ -300,7 +300,7 @@ def test_a_text_in_the_target_language_is_not_translated_into_another(tmp_path):
     """The only model for the target is taken, not the first of all."""
 
     class OtherEngine(ServiceEngine):
-        def describe_models(self):
+        def describe(self):
             return [ListedModel("first", "de", "en"), ListedModel("second", "en", "fr")]
 
     values = {"text": "Elle a acheté une lampe et elle est dans la maison.", "target": "fr"}

@@ -8,7 +8,7 @@ import pytest
 from lxml import etree
 from service_fixtures import running_service
 
-from docmt.serve import job_results
+from docmt.serve import job_translation
 
 pytestmark = pytest.mark.usefixtures("files_here")
 
@@ -194,13 +194,13 @@ def test_a_document_that_is_edited_meanwhile_keeps_the_edit(tmp_path, monkeypatc
     with running_service(tmp_path / "data") as client:
         document = Document.translate(client, b"One cat. Two cats.\n", "a.txt")
         text = document.get("xlf").decode().replace("<target>«Two", "<target>X «Two")
-        check = job_results.check_pairs
+        check = job_translation.check_pairs
 
         def edit_meanwhile(*arguments):
             client.post(document.path + "/sentences/0", json={"confirmed": True})
             return check(*arguments)
 
-        monkeypatch.setattr(job_results, "check_pairs", edit_meanwhile)
+        monkeypatch.setattr(job_translation, "check_pairs", edit_meanwhile)
         assert "changed meanwhile" in document.upload(text, 409)["error"]
         assert [(row["edited"], row["confirmed"]) for row in document.sentences()] == [(False, True), (False, False)]
 

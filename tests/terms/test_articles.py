@@ -29,7 +29,17 @@ def test_others_fit_the_noun(language, text, noun, found, others):
 
 
 @pytest.mark.parametrize(
-    ("language", "text"), [("fr", "Il a lu "), ("fr", "une table "), ("fr", ""), ("fi", "se "), ("fr", "la")]
+    ("language", "text"), [("fr", "Il a lu "), ("fr", "une table ronde "), ("fr", ""), ("fi", "se "), ("fr", "la")]
 )
 def test_without_an_article_nothing_is_found(language, text):
     assert Articles(language).find(text) == ""
+
+
+def test_an_adjective_may_have_any_form_after_an_article():
+    articles = Articles("de")
+    found = articles.find("Sie hat Ein schönes ")
+    assert (found, articles.cut_adjective(found)) == ("Ein schönes ", "Ein ")
+    others = articles.list_others(found, "Lampe")
+    assert {"Ein schönes ", "Eine schöne ", "Einen schönen "} < set(others)
+    assert {each.split()[0] for each in others} == {"Ein", "Eine", "Einen"}
+    assert all(len(each.split()[1]) <= len("schönes") for each in others)  # schönere compares

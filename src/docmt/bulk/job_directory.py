@@ -227,8 +227,11 @@ class JobDirectory:
                 for name in _STATE_FOLDERS:
                     (temporary / name).mkdir(parents=True)
                 (temporary / "waiting" / PLAN).touch()
-                with suppress(FileExistsError):  # another worker was faster
-                    _rename_new(temporary, path / _STATE)
+                try:
+                    temporary.rename(path / _STATE)
+                except OSError as error:  # unless another worker was faster
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
         except OSError as error:
             raise write_error(path, error) from error
         finally:
@@ -275,7 +278,7 @@ class JobDirectory:
                     continue
                 if not self._is_done(name):
                     return Claim(name, path)
-                self._put_away(path, name)  # a worker had finished it before it seemed dead
+                self.drop(Claim(name, path))  # a worker had finished it before it seemed dead
         return None
 
     @contextmanager
@@ -291,15 +294,12 @@ class JobDirectory:
         claims = self.list_claimed()  # first: a worker gives a sign of life before it claims
         living = self._watch.look()
         # NFS may list a new name late, but finds it.
-        lives = {worker: living.get(worker) or self._is_unlisted(worker, living) for worker in set(claims.values())}
-        dead = [(name, worker) for name, worker in claims.items() if not lives[worker]]
-        returned = sum([self._return(self.claimed / f"{name}.{worker}", name) for name, worker in dead])
+        unlisted = {worker for worker in {*claims.values()} - living.keys() if (self.workers / worker).exists()}
+        dead = [(name, worker) for name, worker in claims.items() if not (living.get(worker) or worker in unlisted)]
+        returned = sum([self._return(Claim(name, self.claimed / f"{name}.{worker}")) for name, worker in dead])
         for worker in (worker for worker, lives in living.items() if not lives):
             (self.workers / worker).unlink(missing_ok=True)
         return returned
-
-    def _is_unlisted(self, worker: str, listed: Collection[str]) -> bool:
-        return worker not in listed and (self.workers / worker).exists()
 
     def count_workers(self) -> int:
         """Return the number of workers with a recent sign of life."""
@@ -308,17 +308,11 @@ class JobDirectory:
     def _is_done(self, name: str) -> bool:
         return (self.path / PLAN_FILE if name == PLAN else self.done / name).exists()
 
-    def _return(self, claim: Path, name: str) -> bool:
-        if self._is_done(name):
-            self._put_away(claim, name)
+    def _return(self, claim: Claim) -> bool:
+        if self._is_done(claim.name):
+            self.drop(claim)
             return False
-        return _rename(claim, self.waiting / name)
-
-    def _put_away(self, claim: Path, name: str) -> None:
-        if name == PLAN:
-            claim.unlink(missing_ok=True)
-        else:
-            _rename(claim, self.kept / name)
+        return _rename(claim.path, self.waiting / claim.name)
 
     def read_shard(self, claim: Claim, shard: Shard) -> bytes:
         """Return the documents of a claimed shard. Raises DocmtError if its file is damaged."""
@@ -339,7 +333,10 @@ class JobDirectory:
 
     def drop(self, claim: Claim) -> None:
         """End a claim whose work is done."""
-        self._put_away(claim.path, claim.name)
+        if claim.name == PLAN:
+            claim.path.unlink(missing_ok=True)
+        else:
+            _rename(claim.path, self.kept / claim.name)
 
     def find_deleted(self, facts: Mapping[str, ShardFacts]) -> dict[str, list[str]]:
         """Return the files of these finished shards that somebody has deleted, by shard, relative to the job."""
@@ -404,16 +401,6 @@ class JobDirectory:
 
 def _is_job(path: Path) -> bool:
     return (path / _STATE / _STATE_FOLDERS[-1]).is_dir()
-
-
-def _rename_new(source: Path, target: Path) -> None:
-    """Rename a directory. Raises FileExistsError if the target is there."""
-    try:
-        source.rename(target)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            raise FileExistsError from error
-        raise
 
 
 def _list(folder: Path) -> list[str]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
@@ -19,16 +18,12 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory
 from docmt.core.plain_text import ZSTD_SUFFIX, compress, write_bytes
 from docmt.core.settings import quote
-from docmt.decoding.file_translation import FileConfig, SourceFile
+from docmt.decoding.file_translation import Align, FileConfig, SourceFile
+from docmt.decoding.translation_results import TranslatedSentence, Translation
 from docmt.documents import Document
 from docmt.documents.input_formats import LONE_SURROGATE, has_jsonl_name
 from docmt.documents.published_corpora import Row, format_parquet, is_parquet, list_rows, read_parquet_schema, read_rows
 from docmt.terms.memory import QUALITY
-
-if TYPE_CHECKING:
-    from docmt.decoding import TranslatedSentence, Translation
-    from docmt.decoding.file_translation import Align
-    from docmt.documents import Document
 
 CountTokens = Callable[[Sequence[str]], list[int]]
 """Returns the number of tokens of each text."""
@@ -55,7 +50,7 @@ class ShardItem:
         return {**self.values, "location": self.name, "error": reason}
 
 
-Versions = Sequence[Sequence["Translation"]]
+Versions = Sequence[Sequence[Translation]]
 """The translations of each document of an item, best first."""
 Result = tuple[ShardItem, Versions]
 Failure = tuple[ShardItem, str]
@@ -79,26 +74,6 @@ Written = tuple[list[str], list[Failure]]
 """The files that are written of a shard, below the output folder, and the items that cannot be written."""
 
 
-class ShardKind(ABC):
-    """A kind of input: the splitting of it, and the reading and writing of its shards."""
-
-    @abstractmethod
-    def describe(self) -> dict[str, Any]:
-        """Return JSON values from which `docmt.bulk.worker.open_kind` makes an equal kind."""
-
-    @abstractmethod
-    def split(self, count: CountTokens, limit: int) -> Iterator[Part]:
-        """Yield shards of about `limit` source tokens. Raises DocmtError for input that cannot be read."""
-
-    @abstractmethod
-    def read(self, data: bytes) -> list[ShardItem]:
-        """Return the items of a shard."""
-
-    @abstractmethod
-    def write(self, output: Path, name: str, data: bytes, results: Sequence[Result], align: Align) -> Written:
-        """Write the translations of a shard. name, data: of its file. align: `Translator.align`."""
-
-
 def group_by_tokens(
     items: Iterable[Item], texts: Callable[[Item], Sequence[str]], count: CountTokens, limit: int
 ) -> Iterator[tuple[list[Item], int]]:
@@ -118,9 +93,6 @@ def group_by_tokens(
         yield group, tokens
 
 
-_NO_OPTION = "(an option of docmt translate, which docmt bulk lacks)"
-
-
 def list_files(folder: Path) -> list[Path]:
     """Return the files below a folder, relative to it, in order; names that begin with a dot are left out.
 
@@ -138,7 +110,7 @@ def _raise(error: OSError) -> NoReturn:
     raise error
 
 
-class FileShards(ShardKind):
+class FileShards:
     """Files in folders. A shard that waits has their paths, as (number of the folder, path in it)."""
 
     format = "files"
@@ -194,11 +166,11 @@ class FileShards(ShardKind):
         except Exception as error:  # whatever a damaged file causes must not stop the others
             reason = describe_error(error).removeprefix(f"{path}: ")
             if " --" in reason.replace(path, ""):
-                reason += f" {_NO_OPTION}"
+                reason += " (an option of docmt translate, which docmt bulk lacks)"
             return ShardItem(path, [], values, reason)
 
     def write(self, output: Path, name: str, data: bytes, results: Sequence[Result], align: Align) -> Written:
-        """Write each file to its path in the output folder."""
+        """Write each file to its path in the output folder. name, data: of the file of the shard."""
         files, failures = list[str](), list[Failure]()
         for item, versions in results:
             assert item.file is not None
@@ -252,10 +224,10 @@ class RowConfig:
     """write which sentences were reused"""
 
 
-class ShardRows(ShardKind):
-    """Rows of documents."""
+class ShardRows:
+    """Rows of documents, in JSON Lines. A shard that waits has path, number, values and error of each."""
 
-    format = ""
+    format = "jsonl"
 
     def __init__(self, config: RowConfig, suffix: str, paths: Sequence[Path] = ()) -> None:
         """suffix: of the names of parts, that of the input. paths: the input, to split it."""
@@ -394,26 +366,8 @@ class ShardRows(ShardKind):
                 "warnings": sorted({name for names in translation.warnings() for name in names}),
             }
 
-    @abstractmethod
     def pack(self, rows: Sequence[Row]) -> bytes:
-        """Return the file of a shard that waits."""
-
-    @abstractmethod
-    def unpack(self, data: bytes) -> list[Row]:
-        """Return the rows of a shard."""
-
-    @abstractmethod
-    def format_records(self, records: Sequence[dict[str, Any]], data: bytes) -> bytes:
-        """Return the file of a part. data: the file of its shard."""
-
-
-class JsonlRows(ShardRows):
-    """Lines of JSON. A shard that waits has path, number, values and error of each."""
-
-    format = "jsonl"
-
-    def pack(self, rows: Sequence[Row]) -> bytes:
-        """Return the rows as compressed JSON lines."""
+        """Return the file of a shard that waits: compressed JSON lines."""
         return compress("".join(json.dumps(row) + "\n" for row in rows).encode(), ZSTD_SUFFIX)
 
     def unpack(self, data: bytes) -> list[Row]:
@@ -423,7 +377,7 @@ class JsonlRows(ShardRows):
         return [Row(*json.loads(line)) for line in zstandard.decompress(data).splitlines()]
 
     def format_records(self, records: Sequence[dict[str, Any]], data: bytes) -> bytes:
-        """Return JSON lines, compressed as the suffix says."""
+        """Return the file of a part, without compression. data: the file of its shard."""
         return "".join(_format_record(record) + "\n" for record in records).encode()
 
 
@@ -490,6 +444,10 @@ class ParquetRows(ShardRows):
             del names["translation"]
         others = [field for field in schema if field.name not in used]
         return format_parquet(records, pyarrow.schema([*others, *map(pyarrow.field, names, names.values())]))
+
+
+ShardKind = FileShards | ShardRows
+"""A kind of input: the splitting of it, and the reading and writing of its shards."""
 
 
 def digest_id(id: str) -> int:

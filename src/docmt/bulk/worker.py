@@ -11,17 +11,17 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from docmt.bulk.job_directory import PLAN, Claim, JobDirectory, Plan, Shard, ShardFacts
 from docmt.bulk.shards import (
     CountTokens,
     FileShards,
-    JsonlRows,
     ParquetRows,
     RowConfig,
     ShardItem,
     ShardKind,
+    ShardRows,
     Versions,
     describe_error,
     list_files,
@@ -31,22 +31,19 @@ from docmt.core.files import json_checksum, read_error
 from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
-from docmt.decoding.document_translator import TOKEN_CHARACTERS
+from docmt.decoding.document_translator import TOKEN_CHARACTERS, DocumentTranslator
 from docmt.decoding.file_translation import FileConfig
-from docmt.decoding.translation_results import TranslatedSentence, non_finite_error
+from docmt.decoding.translation_results import non_finite_error
 from docmt.documents import Document
 from docmt.documents.input_formats import has_jsonl_name
 from docmt.documents.published_corpora import is_parquet
 from docmt.terms.memory import QUALITY
 
-if TYPE_CHECKING:
-    from docmt.decoding.document_translator import DocumentTranslator
-
 POLL_SECONDS = 1.0
 """Time between two looks at what other workers do."""
 _LOOKS = 150  # after which a shard that is nowhere counts as lost; NFS shows a rename a minute late
 _SAMPLE_BYTES = 1 << 16
-_ROW_KINDS = {kind.format: kind for kind in (JsonlRows, ParquetRows)}
+_ROW_KINDS = {kind.format: kind for kind in (ShardRows, ParquetRows)}
 _RESTARTS = 20  # of an actor of Ray: a document that ends its process must not restart it for ever
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -139,7 +136,7 @@ class Worker:
         data = self._job.read_shard(claim, shard)
         items = kind.read(data)
         readable = [item for item in items if not item.error]
-        translator = self._choose_translator(shard)
+        translator = self._translator.with_seed_for(shard.name)  # equal documents elsewhere get other samples
         outcomes = list(zip(readable, self._translate_items(translator, readable), strict=True))
         errors = [(item, str(outcome)) for item, outcome in outcomes if isinstance(outcome, DocmtError)]
         if errors:
@@ -152,15 +149,13 @@ class Worker:
         seconds, warnings = round(time.monotonic() - started, 3), _count_warnings(results)
         versions = (version for _, documents in results for document in documents for version in document)
         sentences = [sentence for version in versions for sentence in version]
-        counts = len(items), len(failures), shard.tokens, seconds, warnings, _count_terms(sentences), files
+        terms = dict(sorted(Counter[str](use.status for sentence in sentences for use in sentence.terms).items()))
+        counts = len(items), len(failures), shard.tokens, seconds, warnings, terms, files
+        reused = sum(sentence.memory in QUALITY for sentence in sentences)
         use = self._translator.use  # failed documents included
         use = use - before if use and before else use
-        facts = ShardFacts(*counts, asdict(use) if use else {}, _count_reused(sentences))
+        facts = ShardFacts(*counts, asdict(use) if use else {}, reused)
         self._job.finish(claim, facts, [item.failure(reason) for item, reason in failures])
-
-    def _choose_translator(self, shard: Shard) -> DocumentTranslator:
-        """Return the translator, with a seed for this shard if it samples: equal documents elsewhere get others."""
-        return self._translator.with_seed_for(shard.name)
 
     def _translate_items(
         self, translator: DocumentTranslator, items: Sequence[ShardItem]
@@ -218,16 +213,6 @@ def _count_warnings(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, 
     return dict(sorted(counts.items()))
 
 
-def _count_terms(sentences: Sequence[TranslatedSentence]) -> dict[str, int]:
-    """Return the number of terms of each state."""
-    return dict(sorted(Counter(use.status for sentence in sentences for use in sentence.terms).items()))
-
-
-def _count_reused(sentences: Sequence[TranslatedSentence]) -> int:
-    """Return the number of sentences that a memory gave."""
-    return sum(sentence.memory in QUALITY for sentence in sentences)
-
-
 # The plan
 
 
@@ -250,7 +235,7 @@ def _find_format(path: Path) -> str:
     if is_parquet(path):
         return ParquetRows.format
     if has_jsonl_name(path):
-        return JsonlRows.format
+        return ShardRows.format
     raise DocmtError(f"{path} is no input of a bulk job: give JSONL or Parquet with a document a row, or a folder")
 
 

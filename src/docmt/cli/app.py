@@ -59,7 +59,7 @@ COMMANDS = {name: summary for group in GROUPS.values() for name, summary in grou
 # Modules whose functions have the names of the commands.
 _MODULES = dict.fromkeys(("extract", "merge"), "docmt.cli.commands.xliff")
 _MODULES |= dict.fromkeys(("pull", "models", "convert", "export", "average"), "docmt.cli.commands.models")
-_MODULES |= {"completion": "docmt.cli.app", "terms": "docmt.cli.commands.glossaries"}
+_MODULES |= {"completion": "docmt.cli.app"}
 _TRAINING_COMMANDS = {"train", "reproduce"}
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -145,30 +145,27 @@ def _run(arguments: list[str]) -> int:
     return load_command(command)[1](arguments[1:])
 
 
-def load_command(name: str) -> tuple[Callable[[], Parser[Any]], Callable[[Sequence[str]], int]]:
-    """Return the functions that make the parser of a command and run it."""
-    if name in _MODULES:
-        module = import_module(_MODULES[name])
-        return getattr(module, f"{name}_parser"), getattr(module, f"run_{name}")
-    module = import_module(f"docmt.cli.commands.{name}")
-    return module.parser, module.run
+def load_command(name: str) -> tuple[Parser[Any], Callable[[Sequence[str]], int]]:
+    """Return the parser of a command, and the function that runs it with arguments.
+
+    A module has the options of its command as NAMEOptions, which its `run` takes. One with a `parser` reads the
+    arguments itself. Where it has several commands, each is described by its options, not by the module.
+    """
+    module = import_module(_MODULES.get(name, f"docmt.cli.commands.{name}"))
+    if hasattr(module, "parser"):
+        return module.parser(), module.run
+    options = getattr(module, f"{name.title()}Options")
+    run = getattr(module, f"run_{name}" if name in _MODULES else "run")
+    parser = Parser(name, options, options.__doc__ if name in _MODULES else module.__doc__)
+    return parser, lambda arguments: run(parser.parse(arguments))
 
 
 def _format_usage() -> str:
     width = max(map(len, COMMANDS))
-    lines = []
+    lines = ["docmt: document-level machine translation", "", "usage: docmt COMMAND [--help] ...", ""]
     for group, commands in GROUPS.items():
         lines += [f"{group}:", *(f"  {name:<{width}}  {summary}" for name, summary in commands.items()), ""]
-    return "\n".join(
-        [
-            "docmt: document-level machine translation",
-            "",
-            "usage: docmt COMMAND [--help] ...",
-            "",
-            *lines,
-            "Options can also be in a YAML file: docmt train recipe.yaml",
-        ]
-    )
+    return "\n".join([*lines, "Options can also be in a YAML file: docmt train recipe.yaml"])
 
 
 def _report_error(message: str) -> int:
@@ -227,19 +224,13 @@ class CompletionOptions:
     """bash, zsh or fish"""
 
 
-def completion_parser() -> Parser[CompletionOptions]:
-    """Return the parser of docmt completion."""
-    return Parser("completion", CompletionOptions, CompletionOptions.__doc__)
-
-
-def run_completion(arguments: Sequence[str]) -> int:
+def run_completion(options: CompletionOptions) -> int:
     """Print the completion script of a shell."""
-    shell = completion_parser().parse(arguments).shell
-    flags = {command: _values_of_flags(load_command(command)[0]()) for command in COMMANDS}
-    if shell == "fish":
+    flags = {command: _values_of_flags(load_command(command)[0]) for command in COMMANDS}
+    if options.shell == "fish":
         print(_format_fish(flags, COMMANDS), end="")
     else:
-        print(_format_bash(flags, zsh=shell == "zsh"), end="")
+        print(_format_bash(flags, zsh=options.shell == "zsh"), end="")
     return 0
 
 

@@ -7,12 +7,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from docmt.cli.corpus_io import check_outputs
+from docmt import decoding
 from docmt.cli.model_arguments import check_models, load_translator
 from docmt.cli.options import refuse_others
-from docmt.cli.output import print_table, write_results
+from docmt.cli.output import check_outputs, print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import STANDARD, align_columns, escape_markdown, markdown_table, write_text
 from docmt.core.settings import Needs, option
@@ -23,9 +23,6 @@ from docmt.evaluation.output_alignment import Documents
 from docmt.evaluation.pearmut import HumanProtocol, build_campaign, score_answers
 from docmt.evaluation.report_page import render_report
 from docmt.evaluation.significance import Comparison
-
-if TYPE_CHECKING:
-    from docmt.decoding import Translator
 
 _log = logging.getLogger(__name__)
 
@@ -125,7 +122,7 @@ def report_alignment_errors(options: Any, models: Mapping[str, str]) -> int:
     return 0
 
 
-def _score_links(translator: Translator, pairs: Sequence[AlignedPair]) -> AlignmentScore:
+def _score_links(translator: decoding.Translator, pairs: Sequence[AlignedPair]) -> AlignmentScore:
     """Return the score of the mutual links. Each sentence pair is a document of its own."""
     documents = [
         (Document.from_sentences([" ".join(pair.source)]), Document.from_sentences([" ".join(pair.target)]))

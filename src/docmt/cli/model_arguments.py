@@ -9,18 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from docmt import decoding
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, find_set, format_flag, option
 from docmt.decoding.search_config import BATCH_TOKENS, FOR_TRANSLATE, ContextConfig, SearchConfig
+from docmt.documents import ParallelDocument, SkipReport, read_parallel
+from docmt.documents.input_formats import is_jsonl
 from docmt.engines import is_endpoint
 from docmt.terms.matching import TermMode
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translator
     from docmt.decoding.document_translator import DocumentTranslator
 
 _log = logging.getLogger(__name__)
-"""Rows of glossaries that are named."""
 
 Config = TypeVar("Config")
 SEARCH_DETAILS = (*FOR_TRANSLATE, "length_penalty", "min_length", "temperature", "implementation", "sequential")
@@ -67,6 +68,33 @@ def is_model_path(path: str) -> bool:
 
     members = split_ensemble(path)
     return all(is_endpoint(each) or Path(each).is_dir() or is_model_name(each) for each in members)
+
+
+def document_name(file: str, document: ParallelDocument) -> str:
+    """Return the name of a document for messages: file, number, and id if it differs from the number."""
+    id = "" if document.id == str(document.number) else f" ({document.id!r})"
+    return f"{file}, document {document.number}{id}"
+
+
+def read_corpus(
+    source: str, target: str | None, name: str = "--reference", keep_empty: bool = False
+) -> list[ParallelDocument]:
+    """Return the documents of a parallel corpus. Skipped sentence pairs are logged.
+
+    name: option or argument of the target, which one JSONL file does not need. keep_empty: keep pairs with an empty
+    side. Raises DocmtError for files that cannot be read, do not match each other, or have no sentence pair.
+    """
+    if target is None and Path(source).is_file() and not is_jsonl(source):
+        raise DocmtError(f"{name} is missing: {source} is not JSONL with both sides, so name the other file")
+    skipped = SkipReport()
+    corpus = list(read_parallel(Path(source), Path(target) if target else None, skipped=skipped, keep_empty=keep_empty))
+    if not corpus:
+        names = f"{source} and {target} hold" if target else f"{source} holds"
+        raise DocmtError(f"{names} no sentence pairs: name files with parallel sentences")
+    for reason, count in skipped.counts.items():
+        examples = "; ".join(skipped.examples[reason])
+        _log.warning(f"left out {count} x {reason} ({examples}{', ...' if count > 3 else ''})")
+    return corpus
 
 
 def check_unique(paths: Sequence[str], option: str) -> None:
@@ -164,13 +192,11 @@ class SearchOptions(ModelOptions, ProtectOptions):
     """beam search"""
 
 
-def load_translator(options: Any, model: str | None = None) -> Translator:
+def load_translator(options: Any, model: str | None = None) -> decoding.Translator:
     """Return what `load_engine` does. Raises DocmtError for an endpoint, which has neither scores nor weights."""
-    from docmt.decoding import Translator
-
     name = options.model if model is None else model
     translator = None if is_endpoint(name) else load_engine(options, model)
-    if not isinstance(translator, Translator):
+    if not isinstance(translator, decoding.Translator):
         raise DocmtError(f"{name} is a server, whose scores and weights are not known: name a model of docmt here")
     return translator
 
@@ -192,7 +218,6 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
     """
     from docmt.checking.languages import detect_language
     from docmt.core.progress import is_terminal
-    from docmt.decoding import Translator
     from docmt.decoding.memory_check import drop_misfits
     from docmt.engines import EndpointTranslator
     from docmt.formats.language_codes import is_same_language
@@ -227,7 +252,7 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
     if is_endpoint(name):
         translator = EndpointTranslator(name, protect=settings.get("protect"))
     else:
-        translator = Translator(name, **settings)
+        translator = decoding.Translator(name, **settings)
         if versions.is_guessed:
             versions, count = drop_misfits(versions, translator)
             if count:
@@ -240,9 +265,8 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
         glossary.log_problems()
     if glossary is not None or consistent:
         translator = translator.with_terms(glossary, options.terms_mode, consistent)
-    if is_terminal() and isinstance(
-        translator, Translator
-    ):  # elsewhere standard error is for what is wrong, and lines of progress tell it
+    # elsewhere standard error is for what is wrong, and lines of progress tell it
+    if is_terminal() and isinstance(translator, decoding.Translator):
         _log.info(f"computing on {translator.device} in {translator.precision}")
     return translator
 

@@ -175,25 +175,25 @@ class EveryCommand:
 class Parser(Generic[Options]):
     """The options of one command: reads arguments and recipes, and writes the help."""
 
-    def __init__(
-        self, command: str, settings: type[Options], about: str | None, common: str = "", title: str = "options"
-    ) -> None:
+    def __init__(self, command: str, settings: type[Options], about: str | None, title: str = "options") -> None:
         """settings: the dataclass whose fields are the options. title: of their section in the help.
 
         about: the docstring of the module. Below its first line it describes the command. The section `usage:` has a
-        line for each way to call it, without its name, and `examples:` whole commands that work. A line that is
-        indented further goes on with the one above it.
-        common: full names of the options that people use most, with spaces between them; the help has them first.
+        line for each way to call it, without its name, `examples:` whole commands that work, and `common:` the full
+        names of the options that people use most, which the help has first. A line that is indented further goes on
+        with the one above it.
         """
         self.program, self.settings = f"docmt {command}", settings
-        self.common = common.split()
-        self.usage, self.examples, self.description = ["[RECIPE.yaml] [options]"], list[str](), ""
+        self.usage, self.examples, self.common = ["[RECIPE.yaml] [options]"], list[str](), list[str]()
+        self.description = ""
         for paragraph in re.sub(r"\n {8,}", " ", cleandoc(about or "")).split("\n\n")[1:]:
             lines = [line.strip() for line in paragraph.splitlines()]
             if lines[0] == "usage:":
                 self.usage = lines[1:]
             elif lines[0] == "examples:":
                 self.examples = lines[1:]
+            elif lines[0] == "common:":
+                self.common = " ".join(lines[1:]).split()
             else:
                 self.description = " ".join(lines)
         self.options: list[Option] = []
@@ -213,19 +213,11 @@ class Parser(Generic[Options]):
             most = MANY if typing.get_origin(kind) is list else 1
             if typing.get_origin(pair := strip_optional(kind)) is tuple:
                 most = len(typing.get_args(pair))
-            self.options.append(
-                Option(
-                    name,
-                    kind,
-                    () if positional else (*about.get("flags", ()), format_flag(name)),
-                    None if is_required(each) else field_default(each),
-                    most,
-                    is_required(each),
-                    about.get("metavar", ""),
-                    "positional arguments" if positional else title,
-                    settings,
-                )
-            )
+            flags = () if positional else (*about.get("flags", ()), format_flag(name))
+            default = None if is_required(each) else field_default(each)
+            section = "positional arguments" if positional else title
+            values = default, most, is_required(each), about.get("metavar", ""), section
+            self.options.append(Option(name, kind, flags, *values, settings))
 
     @cached_property
     def names(self) -> dict[str, Option]:
@@ -483,19 +475,6 @@ class Parser(Generic[Options]):
             raise SystemExit(0)
         set_quiet(quiet)
         return options
-
-    def parse_explicit(self, arguments: Sequence[str]) -> dict[str, Any]:
-        """Return the options that are set, and no defaults: by full name, checked for their types alone.
-
-        Raises DocmtError as `parse` does.
-        """
-        values, locations = self.read(arguments)
-        try:
-            explicit = {name: convert_or_raise(self.names[name].kind, value, name) for name, value in values.items()}
-        except DocmtError as error:
-            raise self.locate(error, locations) from error
-        set_quiet(explicit.pop("quiet", False))
-        return explicit
 
     def _as_recipe(self, options: Options) -> str:
         """Return the options with their values as a YAML file that can be given as a recipe."""

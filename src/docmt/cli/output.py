@@ -1,4 +1,4 @@
-"""Output of the commands: JSON records of sentences, warnings and failures, and translated files."""
+"""Output of the commands: its paths, JSON records of sentences, warnings and failures, and translated files."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import hashlib
 import json
 import logging
 import math
+import os
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
-from docmt.core.errors import DocmtError, printable
-from docmt.core.files import encode_utf8, write_all, write_error
+from docmt.core.errors import DocmtError, map_or_error, printable
+from docmt.core.files import check_writable, encode_utf8, write_all, write_error
 from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
+from docmt.decoding.file_translation import FileTranslation
 from docmt.decoding.term_report import TERM_COLUMNS, make_rows, render_rows, summarize_terms
-from docmt.decoding.translation_results import ResumePoint
+from docmt.decoding.translation_results import PartialTranslation, ResumePoint, Translation
 from docmt.documents import Document, InputFile
 
-if TYPE_CHECKING:
-    from docmt.decoding import Translation
-    from docmt.decoding.file_translation import FileTranslation
-    from docmt.decoding.translation_results import PartialTranslation
-
 _log = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 WARNINGS = {
     "sentence_count": "spans with another number of sentences than their source: surplus sentences were joined, "
@@ -36,6 +38,37 @@ WARNINGS = {
     "missing_text": "sentences of which a part seems not to be translated",
     "long_source": "source sentences longer than an instance, each processed without context in most systems",
 }
+
+
+def check_outputs(*outputs: str | None, inputs: Sequence[str | None] = ()) -> None:
+    """Check the output paths of a command before its work.
+
+    inputs: files that the command reads. Raises DocmtError for an output that cannot be written, for two outputs with
+    one path (or both standard output), and for an output that would overwrite an input.
+    """
+    known: dict[object, str] = {}
+    for path in filter(None, outputs):
+        if path != STANDARD:
+            check_writable(Path(path))
+        identity = _file_identity(path)
+        if identity in known:
+            problem = "go to standard output: name a" if path == STANDARD else f"be written to {path}: name another"
+            raise DocmtError(f"two outputs would both {problem} file for one of them")
+        if identity is not None:
+            known[identity] = path
+    for path in filter(None, inputs):
+        if path != STANDARD and (output := known.get(_file_identity(path))):
+            raise DocmtError(f"{path} is an input and would be overwritten by the output {output}: name another output")
+
+
+def _file_identity(path: str) -> object | None:
+    """Return a value that is equal for two paths to one file, existing or not. A device has None."""
+    if path == STANDARD:
+        return STANDARD
+    with suppress(OSError):  # the reader reports what is wrong with such a path
+        status = Path(path).stat()
+        return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None
+    return os.path.realpath(path)
 
 
 def check_alignments(alignments: bool, formats: Iterable[str]) -> None:
@@ -154,6 +187,22 @@ class Report:
         if done < total and total > 1:
             _log.warning(f"{total - done} of {total} {noun} could not be {participle}")
         return 2 if self.failures else 0
+
+
+def map_or_report(
+    items: Sequence[Item], names: Sequence[str], work: Callable[[Sequence[Item]], Sequence[Result]], failures: list[str]
+) -> list[Result | None]:
+    """Return the result of `work` for every item, or None after adding its error to `failures`."""
+    results = map_or_error(items, work)
+    failures += [
+        f"{name}: {error}" for name, error in zip(names, results, strict=True) if isinstance(error, DocmtError)
+    ]
+    return [None if isinstance(result, DocmtError) else result for result in results]
+
+
+def call_or_report(name: str, work: Callable[[], Result], failures: list[str]) -> Result | None:
+    """Return the result of `work`, or None after adding its error to `failures`."""
+    return map_or_report([work], [name], lambda functions: [function() for function in functions], failures)[0]
 
 
 def find_invalid_score(translation: Translation, first: int = 0) -> str:

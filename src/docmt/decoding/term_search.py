@@ -38,7 +38,7 @@ _LITTLE_LOSS = 5.0
 """Log-probability (nats) up to which a translation with the old rest, and article, is taken without another search."""
 _FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
 """How many words earlier an opening may end before a term, and the free tokens in their place."""
-_ARTICLE_WEIGHT = 0.5
+_ARTICLE_WEIGHT = 0.1
 """Weight of the log-probability of an article: nouns that a model does not expect say little beside it."""
 _MOST_PLACES = 8
 """Places that are tried for a term without a link."""
@@ -481,7 +481,9 @@ class TermSearch:
         before = text[: end - len(form)]
         article = self._articles.find(before)
         (spans,) = locate_tokens(tokenizer, [text], [ids], "target")
-        of_article = [_overlaps(span, [(len(before) - len(article), len(before.rstrip()))]) for span in spans]
+        start = len(before) - len(article)
+        end = start + len(self._articles.cut_adjective(article).rstrip())
+        of_article = [_overlaps(span, [(start, end)]) for span in spans]
         weights = [_ARTICLE_WEIGHT if each else 1.0 for each in of_article]
         is_wrong = bool(article) and article.lower() not in map(str.lower, self._articles.list_others(article, form))
         cost = -sum(score * weight for score, weight in zip(scores, weights, strict=True))

@@ -1,4 +1,7 @@
-"""The application: all routes, errors, what is started and stopped with them, and the server that it runs in."""
+"""The application: all routes, errors, what is started and stopped with them, and the server that it runs in.
+
+The server bounds the number of connections, and the time in which a request must arrive.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -21,24 +25,16 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from docmt.core.errors import DocmtError, printable
 from docmt.serve import deepl_routes, glossary_routes, libretranslate_routes, native_routes
 from docmt.serve.access_keys import AccessKeys
-from docmt.serve.connections import BoundedProtocol
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
 from docmt.serve.glossary_store import GlossaryStore
-from docmt.serve.http_requests import (
-    RequestError,
-    RequestGuard,
-    ServiceConfig,
-    answer_error,
-    answer_file,
-    convert_error,
-    error_response,
-)
-from docmt.serve.service_state import ServiceState, get_state
+from docmt.serve.http_requests import RequestGuard, ServiceConfig, answer_error, answer_file
+from docmt.serve.service_state import ServiceState, get_state, max_connections
 
 _PAGE_TYPES = {
     ".html": "text/html",
@@ -51,12 +47,22 @@ _PAGE_TYPES = {
 }
 _PAGE_POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 """Content security policy of the page: nothing from elsewhere, and no scripts or styles in its text."""
-_CORS_HEADERS = ("Authorization", "Content-Type", "Last-Event-ID", "X-Docmt-Document")
+_CORS: dict[str, Any] = {
+    "allow_methods": ["GET", "POST", "PUT", "PATCH", "DELETE"],
+    "allow_headers": ("Authorization", "Content-Type", "Last-Event-ID", "X-Docmt-Document"),
+    "expose_headers": ["Content-Disposition", "Retry-After", "X-Docmt-Terms", "X-Request-ID"],
+}
 _MAX_HEAD_BYTES = 2**18
 """Bytes of the first line and the headers: some clients send texts in the query."""
 _BACKLOG = 2048
 _STOP_SECONDS = 10
 """Seconds in which running requests may end when the server stops."""
+HEAD_SECONDS = 30.0
+"""For the first line and the headers."""
+BODY_SECONDS = 60.0
+"""In which a part of a body must arrive, as long as the server reads."""
+BODY_BYTES = 6_000
+"""Of this part, if it is not the last."""
 
 
 def create_app(
@@ -69,21 +75,12 @@ def create_app(
     state = ServiceState(engine, jobs, keys, GlossaryStore(data), data / "uploads", config)
     middleware = [Middleware(RequestGuard, config, state.metrics.count_request, state.has_keys)]
     if config.cors:
-        origins = list(config.cors)
-        middleware.append(
-            Middleware(
-                CORSMiddleware,
-                allow_origins=origins,
-                allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-                allow_headers=_CORS_HEADERS,
-                expose_headers=["Content-Disposition", "Retry-After", "X-Docmt-Terms", "X-Request-ID"],
-            )
-        )
+        middleware.append(Middleware(CORSMiddleware, allow_origins=list(config.cors), **_CORS))
     modules = (native_routes, libretranslate_routes, deepl_routes, glossary_routes)
     app = Starlette(
         routes=[route for module in modules for route in module.ROUTES] + _PAGE_ROUTES,
         middleware=middleware,
-        exception_handlers={RequestError: answer_error, HTTPException: answer_error, DocmtError: _answer_docmt_error},
+        exception_handlers={HTTPException: answer_error, DocmtError: answer_error},
         lifespan=_run,
     )
     app.state.service, app.state.failure = state, None
@@ -97,7 +94,12 @@ async def _run(app: Starlette) -> AsyncIterator[None]:
     umask = os.umask(0o077)  # what the service writes is private, as is what its processes write
     state.engine.start()
     try:
-        await _start_jobs(app, state)
+        try:
+            await state.jobs.start()
+        except DocmtError as error:
+            app.state.failure = error  # for the command
+            raise
+        shutil.rmtree(state.uploads, ignore_errors=True)  # of a server that was killed
         try:
             yield
         finally:
@@ -105,22 +107,6 @@ async def _run(app: Starlette) -> AsyncIterator[None]:
     finally:
         await asyncio.to_thread(state.engine.stop)
         os.umask(umask)
-
-
-async def _start_jobs(app: Starlette, state: ServiceState) -> None:
-    """Start the jobs. A DocmtError is kept as `app.state.failure` for the command, and raised."""
-    try:
-        await state.jobs.start()
-        shutil.rmtree(state.uploads, ignore_errors=True)  # of a server that was killed
-    except DocmtError as error:
-        app.state.failure = error
-        raise
-
-
-async def _answer_docmt_error(request: Request, error: Exception) -> Response:
-    """Answer an error of the parts behind the routes."""
-    assert isinstance(error, DocmtError)
-    return error_response(request.scope, convert_error(error))
 
 
 async def _show_page(request: Request) -> Response:
@@ -186,6 +172,64 @@ def format_url(listener: socket.socket) -> str:
         return f"unix:{name}"
     host, port = name[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class BoundedProtocol(H11Protocol):
+    """A connection that is closed if there are too many, or if a request arrives too slowly."""
+
+    _timer: asyncio.TimerHandle | None = None
+    _phase: object = None
+    _size = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request. If too many wait, the one that has waited longest ends."""
+        super().connection_made(transport)
+        self._watch()
+        connections = cast("set[BoundedProtocol]", self.connections)
+        active = [each for each in connections if not each.transport.is_closing()]
+        if len(active) > max_connections():
+            waiting = {each._timer.when(): each for each in active if each._timer and each._phase is h11.IDLE}
+            waiting[min(waiting)]._refuse("503 Service Unavailable", "too many clients are connected: try again later")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop to wait."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Count what arrives."""
+        self._size += len(data)
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        """Begin to wait for the next part of a request where one has arrived."""
+        super().handle_events()
+        if self.conn.their_state is not self._phase:
+            self._watch()
+
+    def _watch(self) -> None:
+        self._phase, self._size = self.conn.their_state, 0
+        if self._timer is not None:
+            self._timer.cancel()
+        seconds = {h11.IDLE: HEAD_SECONDS, h11.SEND_BODY: BODY_SECONDS}.get(cast(Any, self._phase))
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self._check)
+
+    def _check(self) -> None:
+        """Close the connection, unless the body comes fast enough, or waits for the server."""
+        in_body = self._phase is h11.SEND_BODY
+        if in_body and (self._size >= BODY_BYTES or self.flow.read_paused or self.cycle.waiting_for_100_continue):
+            self._watch()
+        else:
+            self._refuse("408 Request Timeout", "the request arrives too slowly: send it again")
+
+    def _refuse(self, status: str, reason: str) -> None:
+        """Close the connection, with an answer if none has begun."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE) and not self.transport.is_closing():
+            body = f'{{"error":"{reason}"}}'
+            head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+            self.transport.write(f"{head}\r\nConnection: close\r\n\r\n{body}".encode())
+        self.transport.close()
 
 
 class ServiceServer(uvicorn.Server):

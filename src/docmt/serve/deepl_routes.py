@@ -24,7 +24,7 @@ from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import ACTIVE, DocumentOptions
 from docmt.serve.model_pool import MemoryDescription, language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
-from docmt.serve.service_state import ServiceState, get_state
+from docmt.serve.service_state import FORBIDDEN, ServiceState, get_state
 from docmt.serve.text_translation import (
     NO_CONTEXT,
     XML,
@@ -36,18 +36,15 @@ from docmt.serve.text_translation import (
     is_one_document,
     make_item,
     make_sentence_item,
-    render,
     translate_items,
 )
 
-_FORBIDDEN = 403
 _NO_LIMIT = 10**12
 _REFUSED = ("style_id", "custom_instructions", "ignore_tags")
 _MOST_MEMORIES = 25
 """Of a page."""
 _KIND_WORDS = ("default", "prefer_more", "prefer_less")
-_VARIANTS = {"EN": ("British", "American"), "PT": ("Brazilian", "European")}
-_VARIANT_CODES = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}
+_VARIANTS = {"EN": {"EN-GB": "British", "EN-US": "American"}, "PT": {"PT-BR": "Brazilian", "PT-PT": "European"}}
 """Targets for which clients demand a region, which a model of the bare language does not distinguish."""
 _MARKUPS = {"html": FORMATS["html"], "xml": XML}
 _STATES = {"queued": "queued", "running": "translating", "done": "done", "failed": "error", "cancelled": "error"}
@@ -56,7 +53,7 @@ _STATES = {"queued": "queued", "running": "translating", "done": "done", "failed
 async def _read(request: Request, is_upload: bool = False) -> tuple[ServiceState, RequestValues, str]:
     """Return what the routes share, the values of the request, and the owner of its key."""
     state = get_state(request)
-    owner = state.find_owner(request, status=_FORBIDDEN)
+    owner = state.find_owner(request, status=FORBIDDEN)
     if is_upload:
         state.check_upload(request)
     return state, await read_values(request, state.config.max_body_bytes), owner
@@ -106,7 +103,7 @@ async def translate(request: Request) -> Response:
     translations = [
         {
             "detected_source_language": primary_language(model.source).upper(),
-            "text": render(item, row),
+            "text": item.render([each.sentence for each in row]),
             "billed_characters": len(text),
         }
         for text, model, item, row in zip(texts, chosen, items, rows, strict=True)
@@ -117,8 +114,8 @@ async def translate(request: Request) -> Response:
 def _read_split(values: RequestValues) -> str:
     """Return how plain text is cut into sentences: 0 (it is one), 1 (at marks and lines), nonewlines (at marks)."""
     value = values.fields.get("split_sentences")
-    if isinstance(value, int):  # also true and false
-        return str(int(value)) if value in (0, 1) else values.choice("split_sentences", ("0", "1"), "1")
+    if isinstance(value, int) and value in (0, 1):  # also true and false
+        return str(int(value))
     return values.choice("split_sentences", ("0", "1", "nonewlines"), "1")
 
 
@@ -151,7 +148,7 @@ async def list_languages(request: Request) -> Response:
     """List the source languages, or the target languages (type=target)."""
     state, values, _ = await _read(request)
     kind = values.choice("type", ("source", "target"), "source")
-    pairs = list_pairs(state.engine.describe_models())
+    pairs = list_pairs(state.engine.models.describe())
     codes = list(pairs) if kind == "source" else [target for targets in pairs.values() for target in targets]
     rows = [row for code in dict.fromkeys(codes) for row in _describe_language(code, kind == "target")]
     return JSONResponse(rows)
@@ -162,16 +159,15 @@ def _describe_language(code: str, is_target: bool) -> list[dict[str, Any]]:
     tag, name = code.upper(), language_name(code)
     if not is_target:
         return [{"language": primary_language(code).upper(), "name": name}]
-    named = zip(_VARIANT_CODES.get(tag, (tag,)), _VARIANTS.get(tag, ("",)), strict=True)
     return [
         {"language": variant, "name": f"{name} ({region})" if region else name, "supports_formality": False}
-        for variant, region in named
+        for variant, region in _VARIANTS.get(tag, {tag: ""}).items()
     ]
 
 
 def find_memory(state: ServiceState, id: str) -> MemoryDescription:
     """Return a translation memory of the server. Raises RequestError for another one."""
-    found = [each for each in state.engine.list_memories() if each.translation_memory_id == id]
+    found = [each for each in state.engine.models.memories if each.translation_memory_id == id]
     if not found:
         raise RequestError("there is no such translation memory: list them, and name one of these, or none", 404)
     return found[0]
@@ -182,7 +178,7 @@ async def list_memories(request: Request) -> Response:
     state, values, _ = await _read(request)
     if id := request.path_params.get("id"):
         return JSONResponse(asdict(find_memory(state, id)))
-    memories, size = state.engine.list_memories(), values.whole("page_size", 1, _MOST_MEMORIES, _MOST_MEMORIES)
+    memories, size = state.engine.models.memories, values.whole("page_size", 1, _MOST_MEMORIES, _MOST_MEMORIES)
     first = values.whole("page", 0, 10**6) * size
     rows = [asdict(each) for each in memories[first : first + size]]
     return JSONResponse({"translation_memories": rows, "total_count": len(memories)})
@@ -191,7 +187,7 @@ async def list_memories(request: Request) -> Response:
 async def show_usage(request: Request) -> Response:
     """Return the characters that the key has sent."""
     state = get_state(request)
-    owner = state.find_owner(request, status=_FORBIDDEN)
+    owner = state.find_owner(request, status=FORBIDDEN)
     return JSONResponse({"character_count": state.characters[owner], "character_limit": _NO_LIMIT})
 
 

@@ -12,34 +12,41 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8, write_text
 from docmt.documents import Document
-from docmt.serve.file_process import RESULTS, FileProcess
+from docmt.serve.engine import Engine
+from docmt.serve.file_process import RESULTS, FileProcess, JobFacts
 from docmt.serve.file_worker import FileLimits
 from docmt.serve.job_journal import JobJournal, Links
-from docmt.serve.job_results import JobResults, count_edits, name_result
 from docmt.serve.job_store import (
     ACTIVE,
+    DocumentChanged,
+    DocumentNotReady,
     DocumentOptions,
     JobEvent,
-    JobFacts,
     JobQueue,
     JobRecord,
     JobState,
     JobStore,
+    LoadedJob,
+    LoadedJobs,
     is_disk_full,
     move_file,
 )
-from docmt.serve.job_terms import TermRequest, list_lacking
-from docmt.serve.job_translation import check_pairs, choose_lane, translate_job
-from docmt.serve.loaded_jobs import DocumentChanged, DocumentNotReady, LoadedJob, LoadedJobs
-from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane
-
-if TYPE_CHECKING:
-    from docmt.serve.engine import Engine
+from docmt.serve.job_translation import (
+    JobResults,
+    TermRequest,
+    check_pairs,
+    choose_lane,
+    count_edits,
+    list_lacking,
+    name_result,
+    translate_job,
+)
+from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane, Work
 
 _log = logging.getLogger(__name__)
 
@@ -78,20 +85,20 @@ class DocumentJobs:
 
     def __init__(self, engine: Engine, data: Path, config: JobConfig = JobConfig()) -> None:
         self._engine, self.config = engine, config
-        self._store = JobStore(data, config.keep_hours * 3600)
+        self.store = JobStore(data, config.keep_hours * 3600)
         self._files = FileProcess(config.files, config.protect)
         self._results = JobResults(engine, self._files)
-        self._jobs = LoadedJobs(self._store)
+        self._jobs = LoadedJobs(self.store)
         self._queues: dict[Lane, JobQueue] = {lane: JobQueue(config.active) for lane in LANES}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = True
 
     async def start(self) -> None:
         """Lock the data directory, and go on with the jobs of an earlier process. Raises DocmtError if it is in use."""
-        self._store.open()
+        self.store.open()
         self._stopped = False
         suspects: list[str] = []
-        for record in self._store.list_queued():
+        for record in self.store.list_queued():
             if record.crashes >= _MAX_CRASHES:
                 self._put_aside(record)
             elif record.crashes:
@@ -115,8 +122,8 @@ class DocumentJobs:
         for _, job in self._jobs:
             job.notify()
         with suppress(DocmtError):  # such as a full disk
-            self._store.queue_running()
-        self._store.close()
+            self.store.queue_running()
+        self.store.close()
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
@@ -127,13 +134,13 @@ class DocumentJobs:
 
         Raises DocmtError for a file that cannot be read, and UnknownModel.
         """
-        model = self._engine.find_model(options.model)
-        description, name = self._engine.describe_model(model), options.name or file.name
+        model = self._engine.models.find(options.model)
+        description, name = self._engine.models.describe_one(model), options.name or file.name
         languages = description.source_language, description.target_language
         facts = JobFacts(name, options.format, model, *languages, 0, options.fields, glossary_ids=options.glossary_ids)
         if file.stat().st_size > self.config.max_file_bytes:
             raise DocmtError(f"{name} has more than {self.config.max_file_bytes // 2**20} MiB. Split it.")
-        id, folder = self._store.new_folder()
+        id, folder = self.store.new_folder()
         try:
             await asyncio.to_thread(move_file, file, folder / "source")
             contents = await self._files.read(folder / "source", folder / "contents.json", facts)
@@ -147,12 +154,12 @@ class DocumentJobs:
                 terms = await asyncio.to_thread(TermRequest.make, journal.sources, options.terms, "prefer")
                 journal.append(terms.to_line(terms.review(journal)) | {"undoable": False})
             facts = replace(facts, format=contents.format, sentences=len(journal.sources), skipped=contents.skipped)
-            self._store.add(id, owner, facts)
+            self.store.add(id, owner, facts)
         except BaseException:
             with suppress(DocmtError):  # such as a full disk
-                self._store.delete(id)
+                self.store.delete(id)
             raise
-        self._jobs.keep(id, LoadedJob(facts, journal, options.entries))
+        self._jobs.keep(id, LoadedJob(folder, facts, journal, options.entries))
         self._queues[choose_lane(facts)].put(owner, id)
         return self.status(id, owner)
 
@@ -188,14 +195,6 @@ class DocumentJobs:
         job.check_versions(versions)
         return job.journal.count_after(number)
 
-    def count_active(self, owner: str) -> int:
-        """Return the number of an owner's jobs that are queued or running."""
-        return self._store.count_active(owner)
-
-    def count_states(self) -> dict[str, int]:
-        """Return the number of jobs in each state that occurs."""
-        return self._store.count_states()
-
     def sentences(self, id: str, owner: str, numbers: Iterable[int] | None = None) -> list[dict[str, Any]]:
         """Return sentences, by default all in order; see `JobJournal.describe`."""
         journal = self._jobs.open(id, owner).journal
@@ -207,7 +206,7 @@ class DocumentJobs:
 
     def list_documents(self, owner: str) -> list[JobRecord]:
         """Return the jobs of an owner, the newest first."""
-        return list(map(self._add_counts, reversed(self._store.list_owned(owner))))
+        return list(map(self._add_counts, reversed(self.store.list_owned(owner))))
 
     async def events(self, id: str, owner: str, after: int = 0, stay: bool = False) -> AsyncIterator[JobEvent]:
         """Yield the changes of sentences after an event id, with the progress, until the job is at its end.
@@ -217,7 +216,7 @@ class DocumentJobs:
         """
         job = self._jobs.open(id, owner)
         after = min(after, len(job.journal.events))
-        while not self._stopped and (record := self._store.find(id)) is not None:
+        while not self._stopped and (record := self.store.find(id)) is not None:
             changed, events, last = job.changed, job.journal.list_events(after), len(job.journal.events)
             for number, sentence in events:
                 yield JobEvent(number, "sentence", job.journal.describe(sentence))
@@ -247,8 +246,8 @@ class DocumentJobs:
         for number, target in targets.items():
             encode_utf8(target, f"sentence {number}")
         if retranslate:
-            self._engine.describe_model(job.facts.model)
-        findings = await asyncio.to_thread(check_pairs, pairs, job.facts, self._engine.patterns or ())
+            self._engine.models.describe_one(job.facts.model)
+        findings = await asyncio.to_thread(check_pairs, pairs, job.facts, self._engine.models.patterns or ())
         edits = list(zip(targets, targets.values(), findings, strict=True))
         return self._change(id, owner, {"edits": edits, "retranslate": retranslate}, versions)
 
@@ -269,7 +268,7 @@ class DocumentJobs:
         Raises UnknownModel.
         """
         job = self._jobs.open(id, owner)
-        self._engine.describe_model(job.facts.model)
+        self._engine.models.describe_one(job.facts.model)
         reviews = request.review(job.journal, await asyncio.to_thread(request.review, job.journal))
         lacking = list_lacking(reviews)
         take_characters(sum(len(job.journal.sources[number]) for number in lacking))
@@ -309,7 +308,7 @@ class DocumentJobs:
         is_stopped = record.status in _STOPPED and any(each.target is None for each in job.journal.sentences)
         if is_ended and not is_stopped:
             # before the journal: if the server is killed in between, the next one looks at the job
-            self._store.update(id, "running", error=record.error)
+            self.store.update(id, "running", error=record.error)
         try:
             job.journal.append(line)
         finally:
@@ -332,7 +331,7 @@ class DocumentJobs:
         """Go on with a job that was cancelled or failed, where it has sentences without a translation."""
         record = self._jobs.find(id, owner)
         if record.status in _STOPPED and not self._jobs.load(record).journal.is_whole:
-            self._store.update(id, "queued", finished=record.finished)
+            self.store.update(id, "queued", finished=record.finished)
             self._queues[choose_lane(record.facts)].put(owner, id)
         return self.status(id, owner)
 
@@ -347,8 +346,8 @@ class DocumentJobs:
         end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
         self._engine.check_room(job.facts.model, owner)
         terms = await self._engine.make_matcher(job.facts.model, job.entries, journal.join_terms())
-        work = self._engine.submit(job.facts.model, end, n_best=count, targets=targets, owner=owner, terms=terms)
-        parts = await work.result()
+        work = Work(job.facts.model, end, n_best=count, targets=targets, owner=owner, terms=terms)
+        parts = await self._engine.submit(work).result()
         results: dict[str, float] = {}
         for translation in (part.translation for part in parts):
             for each in (translation, *translation.alternatives) if translation else ():
@@ -361,7 +360,7 @@ class DocumentJobs:
         """Return the linked words of a sentence, in characters: [source start, end, target start, end]."""
         job = self._jobs.open(id, owner)
         job.find_source(number)
-        await self._results.align(job.facts, job.journal, [number])
+        await self._results.align(job, [number])
         return [link[:4] for link in job.journal.sentences[number].links or () if link[4]]
 
     async def result(self, id: str, owner: str, format: str = "original") -> tuple[Path, str]:
@@ -379,7 +378,7 @@ class DocumentJobs:
         job = self._jobs.load(record)
         async with job.rendering:
             self._jobs.find(id, owner)  # it may have been deleted meanwhile
-            path = await self._results.write(self._store.folder(id), job.facts, job.journal, format)
+            path = await self._results.write(job, format)
         return path, name_result(record.facts, format)
 
     async def review(self, id: str, owner: str, file: Path, name: str) -> tuple[JobRecord, dict[str, Any]]:
@@ -391,8 +390,8 @@ class DocumentJobs:
         record = self._find_ended(id, owner)
         job = self._jobs.load(record)
         async with job.rendering:
-            events, folder = len(job.journal.events), self._store.folder(id)
-            edits, problems = await self._results.find_changes(folder, job.facts, job.journal, file, name)
+            events = len(job.journal.events)
+            edits, problems = await self._results.find_changes(job, file, name)
             self._find_ended(id, owner)
             if len(job.journal.events) != events:
                 raise DocumentNotReady("the document was changed meanwhile: upload the file again")
@@ -413,7 +412,7 @@ class DocumentJobs:
         if record.status not in ACTIVE:
             status = self.status(id, owner)
             if not keep:
-                self._store.delete(id)
+                self.store.delete(id)
                 self._jobs.drop(id)
             return status
         job = self._jobs.load(record)
@@ -428,18 +427,16 @@ class DocumentJobs:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             try:
-                expired = self._store.remove_expired()
+                for id in self.store.remove_expired():
+                    self._jobs.drop(id)
             except DocmtError as error:  # such as a full disk
                 _log.error("%s", error)
-                continue
-            for id in expired:
-                self._jobs.drop(id)
 
     async def _watch(self) -> None:
         """Note the progress of running jobs, and cancel those for which the command line asks, again and again."""
         while True:
             with suppress(DocmtError):  # such as a full disk
-                for record in self._store.list_unwanted():
+                for record in self.store.list_unwanted():
                     await self.cancel(record.id, record.owner, keep=True)
                 for id, job in self._jobs:
                     if job.task is not None and len(job.journal.events) > job.noted:
@@ -447,7 +444,7 @@ class DocumentJobs:
             await asyncio.sleep(_WATCH_SECONDS)
 
     def _note_progress(self, id: str, job: LoadedJob) -> None:
-        self._store.note_progress(id, job.journal.finished)
+        self.store.note_progress(id, job.journal.finished)
         job.noted = len(job.journal.events)
 
     async def _run_suspects(self, ids: Sequence[str]) -> None:
@@ -458,14 +455,14 @@ class DocumentJobs:
         await asyncio.sleep(_SUSPECT_SECONDS)
         for id in ids:
             self._keep(work := asyncio.create_task(self._run(id)))
-            while not work.done() and (record := self._store.find(id)) is not None and record.crashes:
+            while not work.done() and (record := self.store.find(id)) is not None and record.crashes:
                 await asyncio.sleep(_WATCH_SECONDS / 10)
 
     def _put_aside(self, record: JobRecord) -> None:
         """End a job that brings the server down."""
         with suppress(DocmtError):  # its files are damaged, too
             return self._end(record.id, self._jobs.load(record), "failed", _CRASHED)
-        self._store.update(record.id, "failed", error=_CRASHED)
+        self.store.update(record.id, "failed", error=_CRASHED)
 
     async def _run_queue(self, lane: Lane) -> None:
         """Run queued jobs of a lane, one after the other."""
@@ -485,38 +482,29 @@ class DocumentJobs:
                 if not is_disk_full(error):
                     raise
                 _log.error("%s", error)
-            while is_disk_full(self.find_fault()):
+            while is_disk_full(self.store.find_fault()):
                 await asyncio.sleep(_WATCH_SECONDS)
-
-    def find_fault(self) -> DocmtError | None:
-        """Return why the data directory cannot be written, or None."""
-        try:
-            self._store.check_room()
-        except DocmtError as error:
-            return error
-        return None
 
     async def _run_once(self, id: str) -> None:
         """Translate a job to its end, if it was not cancelled while it waited. Raises DocmtError for a full disk."""
-        record = self._store.find(id)
+        record = self.store.find(id)
         if record is None or record.status not in ACTIVE:
             return
         try:
             job = self._jobs.load(record)
         except DocmtError as error:
-            self._store.update(id, "failed", error=str(error))
+            self.store.update(id, "failed", error=str(error))
             return
         if job.task is not None:  # it was cancelled and resumed before its first turn
             return
-        self._store.update(id, "running")
+        self.store.update(id, "running")
 
         def note_change() -> None:
             if record.crashes:
                 self._note_progress(id, job)
             job.notify()
 
-        work = translate_job(self._engine, job.facts, job.journal, note_change, record.owner, job.entries)
-        job.task = task = asyncio.create_task(work)
+        job.task = task = asyncio.create_task(translate_job(self._engine, job, note_change, record.owner))
         job.notify()
         try:
             await asyncio.wait({task})
@@ -546,7 +534,7 @@ class DocumentJobs:
             amount = "nothing" if len(failures) == count else f"{len(failures)} of {count} sentences"
             error = f"{amount} could not be translated: {failures[0]}"
             status = "failed" if len(failures) == count else "done"
-        self._store.update(id, status, finished=journal.finished, edited=journal.edited, error=error)
+        self.store.update(id, status, finished=journal.finished, edited=journal.edited, error=error)
         job.notify()
 
 

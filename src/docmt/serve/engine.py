@@ -20,16 +20,13 @@ from docmt.decoding import PartialTranslation, SearchConfig, Translation, Transl
 from docmt.decoding.document_translator import DEFAULT_LANGUAGE, DocumentTranslator
 from docmt.decoding.search_config import calling_between_steps
 from docmt.decoding.term_search import Scores
-from docmt.decoding.translation_results import ResumePoint, TranslatedSentence, non_finite_error
+from docmt.decoding.translation_results import TranslatedSentence, non_finite_error
 from docmt.documents import Document
 from docmt.engines import EngineUnavailable
-from docmt.model.products import Precision
-from docmt.serve.model_pool import MemoryDescription, ModelDescription, ModelNotLoaded, ModelPool, UnknownModel
+from docmt.serve.model_pool import ModelNotLoaded, ModelPool
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue
 from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher, TermMode
-
-__all__ = ["Engine", "EngineStatistics", "ModelDescription", "Overloaded", "UnknownModel", "Work"]
 
 _SHORT_TURN_SECONDS, _LONG_TURN_SECONDS = 1.0, 3.0
 """How long a turn should take. Long ones translate more a second; short ones let others of their lane wait less."""
@@ -60,28 +57,6 @@ class Overloaded(DocmtError):  # noqa: N818 - as HTTP calls it
         """retry_after: seconds."""
         super().__init__(message)
         self.retry_after = retry_after
-
-
-@dataclass(frozen=True)
-class EngineStatistics:
-    """State of the engine."""
-
-    waiting_sentences: dict[Lane, int]
-    waiting_tokens: dict[Lane, int]
-    tokens_per_second: float
-    """source tokens, of the model that translated last"""
-    batches: int
-    """turns so far"""
-    batch_tokens: int
-    """source tokens of the last turn"""
-    batch_fill: float
-    """share of the last turn's budget that was used"""
-    model_bytes: int
-    """weights of the loaded models, about"""
-    failed_loads: int
-    """of models"""
-    longest_waiting_seconds: dict[Lane, float]
-    """of the texts that wait now, each since its last turn"""
 
 
 @dataclass
@@ -171,33 +146,14 @@ class _Call:
 class Engine:
     """Translates documents of many callers in one thread."""
 
-    def __init__(
-        self,
-        models: Sequence[str] = (),
-        *,
-        max_waiting_seconds: float = 30.0,
-        max_memory_mb: int = 0,
-        search: SearchConfig = SearchConfig(),
-        device: str = "auto",
-        precision: Precision = "float32",
-        protect: Sequence[str] | None = (),
-        terms: Sequence[str] = (),
-        terms_mode: TermMode = "prefer",
-        memory: Sequence[str] = (),
-    ) -> None:
-        """Describe the models, without loading them; none named: all that are installed.
+    def __init__(self, models: ModelPool, max_waiting_seconds: float = 30.0) -> None:
+        """max_waiting_seconds: how long a text may have to wait in the interactive lane, by the measured speed.
 
-        max_waiting_seconds: how long a text may have to wait in the interactive lane, by the measured speed; clients
-        give up later. max_memory_mb: of the weights that stay loaded; 0: no bound. For the other settings and errors
-        see `ModelPool`.
+        Clients give up later.
         """
-        settings = (search, device, precision, max_memory_mb * 2**20, protect, terms, terms_mode, memory)
-        self._pool = ModelPool(models, *settings)
-        self._search, self._max_waiting_seconds = search, max_waiting_seconds
-        self.patterns = None if protect is None else tuple(protect)
-        """of text that stays as it is"""
+        self.models, self._max_waiting_seconds = models, max_waiting_seconds
         self._queue, self._calls, self._condition = WorkQueue(), deque[_Call](), threading.Condition()
-        self._speeds = {(model.name, lane): _Speed() for model in self._pool.describe() for lane in LANES}
+        self._speeds = {(model.name, lane): _Speed() for model in self.models.describe() for lane in LANES}
         self._last_speed = _Speed()  # of the model and lane that translated last
         self._batches, self._batch_tokens, self._batch_fill = 0, 0, 0.0
         self._stopped_at: float | None = None
@@ -232,52 +188,9 @@ class Engine:
         """Whether the thread runs."""
         return self._thread.is_alive()
 
-    def list_memories(self) -> list[MemoryDescription]:
-        """Return the translation memories, which all texts of their languages reuse."""
-        return self._pool.memories
-
-    def list_unloadable(self) -> list[str]:
-        """Return the models that could not be loaded when they were last needed."""
-        return sorted(self._pool.unloadable)
-
-    def describe_models(self) -> list[ModelDescription]:
-        """Return the models, the preferred ones first."""
-        return self._pool.describe()
-
-    def describe_model(self, name: str) -> ModelDescription:
-        """Return the model of this name. Raises UnknownModel for one that was served before, as documents have."""
-        return self._pool.describe_one(name)
-
-    def find_model(self, name: str = "", source: str = "", target: str = "") -> str:
-        """Return the name of the first model of this name or pair and these languages; empty texts mean any.
-
-        Raises UnknownModel.
-        """
-        return self._pool.find(name, source, target)
-
-    def submit(
-        self,
-        model: str,
-        document: Document,
-        *,
-        lane: Lane = "interactive",
-        n_best: int = 1,
-        align: bool | Callable[[int], bool] = False,
-        resume_point: ResumePoint | None = None,
-        targets: Sequence[str] = (),
-        owner: str = "",
-        terms: TermMatcher | None = None,
-    ) -> Work:
-        """Return the work of translating a document; call inside of the event loop.
-
-        align: whether to add word links, or for which sentences by number. resume_point: of the last part of an
-        interrupted work. targets: supplied translations of the first sentences; only the others are translated, and see
-        these. owner: id of a key; owners take turns. terms: of `make_matcher`; None: those of the server.
-
-        Raises DocmtError for a beam too wide.
-        """
-        self._search_for(n_best)
-        work = Work(model, document, lane, n_best, align, resume_point, targets, owner, terms)
+    def submit(self, work: Work) -> Work:
+        """Return the work, which waits for its translation from now on. Raises DocmtError for a beam too wide."""
+        self._search_for(work.n_best)
         with self._condition:
             self._queue.add(work)
             self._condition.notify()
@@ -291,11 +204,11 @@ class Engine:
         entries, errors: see `TermMatchers.make`. glossaries: of a user, the first one wins over all. Raises DocmtError
         also for a search without terms, and UnknownModel.
         """
-        self.describe_model(model)
-        self._search.check_terms(entries or glossaries)
-        made = await self._pool.terms.make(model, entries) if entries else None
+        self.models.describe_one(model)
+        self.models.search.check_terms(entries or glossaries)
+        made = await self.models.terms.make(model, entries) if entries else None
         for glossary, mode in reversed(glossaries):
-            made = await asyncio.to_thread(TermMatcher, glossary, mode, made or self._pool.terms.find(model))
+            made = await asyncio.to_thread(TermMatcher, glossary, mode, made or self.models.terms.find(model))
         return made
 
     def check_room(self, model: str, owner: str = "") -> None:
@@ -303,7 +216,7 @@ class Engine:
 
         An owner with less than a fair share of them is let in. Raises UnknownModel.
         """
-        self.describe_model(model)
+        self.models.describe_one(model)
         with self._condition:
             speed = self._speeds[model, "interactive"].full_speed or _UNKNOWN_SPEED
             is_full = self._queue.is_above("interactive", self._max_waiting_seconds * speed)
@@ -313,21 +226,20 @@ class Engine:
 
     def _search_for(self, n_best: int) -> SearchConfig:
         """Return the search with this many translations, whose beam is wide enough. Raises DocmtError for 0."""
-        return (
-            self._search if n_best == 1 else replace(self._search, n_best=n_best, beam=max(n_best, self._search.beam))
-        )
+        search = self.models.search
+        return search if n_best == 1 else replace(search, n_best=n_best, beam=max(n_best, search.beam))
 
     async def segment(self, model: str, text: str) -> Document:
         """Return a text as a document, by the rules of the model's language."""
-        language = self.describe_model(model).source_language or DEFAULT_LANGUAGE
-        return await asyncio.to_thread(Document.from_text, text, language=language, protect=self.patterns or ())
+        language = self.models.describe_one(model).source_language or DEFAULT_LANGUAGE
+        return await asyncio.to_thread(Document.from_text, text, language=language, protect=self.models.patterns or ())
 
     async def align(self, model: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[WordLink, ...]]:
         """Return the word links of the sentences of one document and their translations. Raises UnknownModel."""
-        self.describe_model(model)
+        self.models.describe_one(model)
 
         def align_pairs() -> list[tuple[WordLink, ...]]:
-            (translation,) = self._pool.load(model).align([_pair_sentences(pairs)])
+            (translation,) = self.models.load(model).align([_pair_sentences(pairs)])
             return [sentence.alignment or () for sentence in translation]
 
         return await self._call(align_pairs)
@@ -338,7 +250,7 @@ class Engine:
         """Return sentences of a translated document that were searched again for terms; see `TermSearch.run_again`."""
 
         def search() -> dict[int, TranslatedSentence]:
-            return self._pool.load(model).with_terms(terms).search_terms(document, targets, scores)
+            return self.models.load(model).with_terms(terms).search_terms(document, targets, scores)
 
         return await self._call(search)
 
@@ -354,20 +266,26 @@ class Engine:
             call.is_cancelled = True  # its caller may have gone away
         return result
 
-    def statistics(self) -> EngineStatistics:
-        """Return the state of the engine."""
+    def statistics(self) -> dict[str, Any]:
+        """Return the state of the engine, by name: numbers, or numbers by lane.
+
+        tokens_per_second: source tokens, of the model that translated last. batches: turns so far. batch_tokens: source
+        tokens of the last turn. batch_fill: share of its budget that was used. model_bytes: weights of the loaded
+        models, about. failed_loads: of models. longest_waiting_seconds: of the texts that wait now, each since its last
+        turn.
+        """
         with self._condition:
-            return EngineStatistics(
-                {lane: self._queue.count_sentences(lane) for lane in LANES},
-                {lane: self._queue.count_tokens(lane) for lane in LANES},
-                self._last_speed.tokens_per_second,
-                self._batches,
-                self._batch_tokens,
-                self._batch_fill,
-                self._pool.loaded_bytes(),
-                self._pool.failed_loads,
-                {lane: self._queue.longest_wait(lane) for lane in LANES},
-            )
+            return {
+                "waiting_sentences": {lane: self._queue.count_sentences(lane) for lane in LANES},
+                "waiting_tokens": {lane: self._queue.count_tokens(lane) for lane in LANES},
+                "tokens_per_second": self._last_speed.tokens_per_second,
+                "batches": self._batches,
+                "batch_tokens": self._batch_tokens,
+                "batch_fill": self._batch_fill,
+                "model_bytes": self.models.loaded_bytes(),
+                "failed_loads": self.models.failed_loads,
+                "longest_waiting_seconds": {lane: self._queue.longest_wait(lane) for lane in LANES},
+            }
 
     def _run(self) -> None:
         """Translate what waits, turn by turn, until the engine is stopped."""
@@ -434,7 +352,7 @@ class Engine:
         with self._condition:
             if self._stopped_at is not None or self._calls:
                 return self._stopped_at is None
-            return (model := self._queue.find_next("interactive")) is not None and self._pool.has_room(model)
+            return (model := self._queue.find_next("interactive")) is not None and self.models.has_room(model)
 
     def _choose_turn_seconds(self, lane: Lane) -> float:
         """Return how long a turn should take."""
@@ -452,19 +370,13 @@ class Engine:
         progressed: list[Work] = []
         unfinished: list[Work] = []
         try:
-            if not self._pool.is_loaded(works[0].model):
+            if not self.models.is_loaded(works[0].model):
                 with self._condition:
                     self._queue.close_all()  # else they would keep a model that is unloaded now
-            self._pool.load(works[0].model)
-        except ModelNotLoaded as error:  # no work is the reason, so none is tried alone: loading may take minutes
-            for work in works:
-                work.deliver(error)
-            return
-        try:
             progressed = self._take_turn(works)
             unfinished = [work for work in works if work.finished < len(work.document) or work not in progressed]
-        except EngineUnavailable as error:  # nor is one here
-            for work in works:
+        except (ModelNotLoaded, EngineUnavailable) as error:
+            for work in works:  # none is the reason, so none is tried alone: loading may take minutes
                 work.deliver(error)
             return
         except _Interrupted:
@@ -494,7 +406,7 @@ class Engine:
     def _take_turn(self, works: Sequence[Work]) -> list[Work]:
         """Translate together, deliver the parts, and return the works that progressed or had nothing to translate."""
         first = works[0]
-        translator = self._pool.load(first.model)
+        translator = self.models.load(first.model)
         if first.terms is not None:
             translator = translator.with_terms(first.terms)
         if first.n_best > 1 and isinstance(translator, Translator):

@@ -15,7 +15,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,7 +24,6 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import write_error
 from docmt.documents import Document
 from docmt.serve.file_worker import FileLimits, FileTask
-from docmt.serve.job_store import WORK_PREFIX, JobFacts
 
 _NAMES = ("html", "xlf", "tmx", "txt")
 RESULTS: Mapping[str, str] = {
@@ -34,11 +33,39 @@ RESULTS: Mapping[str, str] = {
     "terms": ".terms.tsv",
 }
 """Formats of results, with the suffixes of their names; empty: that of the file."""
+WORK_PREFIX = "work."
+"""Beginning of the names of folders, in that of a job, in which a file is being written."""
 _MAX_ANSWER, _LEAST_ROOM = 2**16, 2**16
 _GRACE = 2
 """Seconds for the start of the process."""
 _TIME_SIGNALS = {int(getattr(signal, name, 0)) for name in ("SIGALRM", "SIGXCPU")}
 """They end a process at its limits."""
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """The properties of a job that never change."""
+
+    name: str
+    """file name as the user knows it"""
+    format: str
+    """text, jsonl, or a name in `docmt.documents.input_formats`"""
+    model: str
+    source_language: str
+    target_language: str
+    """codes of the model; empty where it has none"""
+    sentences: int
+    fields: tuple[str, ...] = ()
+    """see `docmt.formats.units.ReadConfig`"""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """number of parts that are not translated, by reason"""
+    glossary_ids: tuple[str, ...] = ()
+    """glossaries that the client named; the folder of the job has their entries of then"""
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Codes of source and target."""
+        return self.source_language, self.target_language
 
 
 @dataclass(frozen=True)
@@ -58,15 +85,10 @@ class FileContents:
     def from_json(cls, data: bytes) -> FileContents:
         """Parse the result of a child process. Raises ValueError, KeyError or TypeError if it is damaged."""
         values = json.loads(data)
-        documents = tuple(
-            Document(
-                _check_texts(each["sentences"]),
-                _check_texts(each["gaps"]),
-                str(each["id"]),
-                _check_texts(each.get("marked", ())),
-            )
-            for each in values["documents"]
-        )
+        documents = list[Document]()
+        for each in values["documents"]:
+            sentences, gaps = _check_texts(each["sentences"]), _check_texts(each["gaps"])
+            documents.append(Document(sentences, gaps, str(each["id"]), _check_texts(each.get("marked", ()))))
         paragraphs: list[int] = []
         aligned: list[int] = []
         last = -1  # documents never share a paragraph
@@ -78,7 +100,7 @@ class FileContents:
         if len(paragraphs) != sum(map(len, documents)) or paragraphs != sorted(paragraphs):
             raise ValueError("sentences and paragraphs differ")
         skipped = {str(reason): int(count) for reason, count in values["skipped"].items()}
-        return cls(str(values["format"]), documents, tuple(paragraphs), frozenset(aligned), skipped)
+        return cls(str(values["format"]), tuple(documents), tuple(paragraphs), frozenset(aligned), skipped)
 
 
 def _check_texts(values: Any) -> tuple[str, ...]:
@@ -128,29 +150,18 @@ class FileProcess:
             with TemporaryDirectory(prefix=WORK_PREFIX, dir=output.parent, ignore_cleanup_errors=True) as folder:
                 lines, result = Path(folder, "records"), Path(folder, "result")
                 lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-                task = self._make_task(source, result, facts, str(lines), format)
-                await self._run(replace(task, reviewed=reviewed[0], reviewed_name=reviewed[1], revision=revision))
+                paths = {"records": str(lines.absolute()), "reviewed": reviewed[0], "reviewed_name": reviewed[1]}
+                await self._run(self._make_task(source, result, facts, **paths, result=format, revision=revision))
                 if not result.is_file():
                     raise _damaged(facts.name)
                 result.replace(output)
         except OSError as error:
             raise write_error(output, error) from error
 
-    def _make_task(self, source: Path, output: Path, facts: JobFacts, records: str = "", result: str = "") -> FileTask:
-        return FileTask(
-            source=str(source.absolute()),
-            output=str(output.absolute()),
-            answer=f"{output.absolute()}.answer",
-            name=facts.name,
-            format=facts.format,
-            fields=list(facts.fields),
-            source_language=facts.source_language,
-            target_language=facts.target_language,
-            limits=self._limits,
-            protect=self._protect,
-            records=records and str(Path(records).absolute()),
-            result=result,
-        )
+    def _make_task(self, source: Path, output: Path, facts: JobFacts, **options: str) -> FileTask:
+        paths = str(source.absolute()), str(output.absolute()), f"{output.absolute()}.answer"
+        fields, limits = list(facts.fields), self._limits
+        return FileTask(*paths, facts.name, facts.format, fields, *facts.languages, limits, self._protect, **options)
 
     async def _run(self, task: FileTask) -> None:
         """Run a process to its end. Raises DocmtError for an error of the file, and for a process that dies."""

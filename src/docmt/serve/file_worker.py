@@ -258,18 +258,15 @@ class JobTextFile:
 
     def render(self, lines: list[str]) -> bytes:
         """Return the translated file."""
-        return (
-            self._write_jsonl(lines) if self.format == "jsonl" else write_plain_text(self.documents, lines)
-        ).encode()
-
-    def _write_jsonl(self, lines: list[str]) -> str:
+        if self.format != "jsonl":
+            return write_plain_text(self.documents, lines).encode()
         records, rows = iter(lines), []
         for document in self.documents:
             for number, source in enumerate(document.sentences, 1):
                 record = json.loads(next(records))
                 row = {"document": document.id, "sentence": number, "source": source}
                 rows.append(row | {name: record[name] for name in ("target", "score", "error") if name in record})
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
 
     def pair_units(self, lines: list[str]) -> list[BilingualUnit]:
         """Return the lines of text as units."""

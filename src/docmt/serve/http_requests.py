@@ -442,13 +442,13 @@ def error_response(scope: Scope, error: RequestError) -> JSONResponse:
 
 
 async def answer_error(request: Request, error: Exception) -> JSONResponse:
-    """Handle a refusal: a RequestError, or an HTTPException of the router."""
+    """Handle an HTTPException of the router, or a DocmtError: a refusal, or one of the parts behind the routes."""
     if isinstance(error, HTTPException):
         reason = {404: "there is nothing at this path", 405: "this path has no such method"}
         message = f"{reason.get(error.status_code, error.detail)}: see /openapi.json"
         error = RequestError(message, error.status_code, error.headers)
-    assert isinstance(error, RequestError)
-    return error_response(request.scope, error)
+    assert isinstance(error, DocmtError)
+    return error_response(request.scope, convert_error(error))
 
 
 def convert_error(error: DocmtError) -> RequestError:

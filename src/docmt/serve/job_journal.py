@@ -32,7 +32,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate, chain, count
 from math import exp
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import read_bytes, write_all, write_error
@@ -87,14 +87,6 @@ class JobSentence:
     def is_fixed(self) -> bool:
         """Whether it is never translated again, as it is the user's."""
         return self.edited or self.confirmed
-
-
-class UserTerms(NamedTuple):
-    """Terms of the user for a document."""
-
-    terms: Sequence[Sequence[Any]]
-    """the first fields of each `Term`"""
-    mode: TermMode
 
 
 @dataclass(frozen=True)
@@ -157,8 +149,8 @@ class JobJournal:
         """changes that can be undone, the last one at the end"""
         self.engine_use: EngineUse | None = None
         """what servers took for all translations so far, also for those that were replaced"""
-        self.terms: list[UserTerms] = []
-        """of the user, the latest ones at the end"""
+        self.terms: list[tuple[Sequence[Sequence[Any]], TermMode]] = []
+        """of the user, the latest ones at the end: the first fields of each `Term`"""
         self.context: list[str] = []
         self._sought: set[int] = set()
         self._context_targets: list[str] = []
@@ -277,7 +269,7 @@ class JobJournal:
         first, last = uses[0][0], uses[-1][0]
         if undoable:
             self._change(changed, last + 1, first)
-        self.terms.append(UserTerms(terms, mode))
+        self.terms.append((terms, mode))
         self._sought |= {number for number, each in uses if any(use["status"] in UNMET for use in each)}
         self._restart(first)
 
@@ -369,14 +361,11 @@ class JobJournal:
         """The change that is undone next, by its line of the journal; 0: there is none."""
         return self.changes[-1].line if self.changes else 0
 
-    def count_terms(self) -> dict[str, int]:
-        """Return how many terms were asked and met, and how many others there are by their state."""
-        return count_statuses(use.status for sentence in self.sentences for use in sentence.terms)
-
     def count_all(self) -> dict[str, Any]:
         """Return the counts of a `JobRecord`."""
         use = asdict(self.engine_use) if self.engine_use else {}
-        counts = {"finished": self.finished, "edited": self.edited, "terms": self.count_terms(), "engine": use}
+        terms = count_statuses(use.status for sentence in self.sentences for use in sentence.terms)
+        counts = {"finished": self.finished, "edited": self.edited, "terms": terms, "engine": use}
         return counts | {"last_change": self.last_change}
 
     def render_terms(self, name: str) -> str:
@@ -421,9 +410,9 @@ class JobJournal:
 
     def join_terms(self) -> list[tuple[Glossary, TermMode]]:
         """Return all terms of the user, of those with one source the latest; required ones win over others."""
-        rows = {row[0]: (row, each.mode) for each in self.terms for row in each.terms}
+        latest = {row[0]: (row, mode) for rows, mode in self.terms for row in rows}
         terms: dict[TermMode, list[Term]] = {"require": [], "prefer": []}
-        for (source, targets, forbidden, *rest), mode in rows.values():
+        for (source, targets, forbidden, *rest), mode in latest.values():
             terms[mode].append(Term(source, tuple(targets), tuple(forbidden), *rest))
         return [(Glossary(self._languages, tuple(each)), mode) for mode, each in terms.items() if each]
 

@@ -1,4 +1,7 @@
-"""The jobs of a data directory: a table in SQLite, and a folder for the files of each job."""
+"""The jobs of a data directory: a table in SQLite, a folder for the files of each job, and those in memory.
+
+In memory are the jobs that something works on, and the last ones that were asked for, with their journals.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,26 @@ import shutil
 import sqlite3
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import lock_directory, write_error
 from docmt.serve.data_directory import hide_folders, make_private, other_version_error, prepare_database
+from docmt.serve.file_process import WORK_PREFIX, FileContents, JobFacts
+from docmt.serve.job_journal import JobJournal
 from docmt.terms import Glossary
 
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
 ACTIVE: tuple[JobState, ...] = ("queued", "running")
 """States of a job that is not at its end."""
-WORK_PREFIX = "work."
-"""Beginning of the names of folders, in that of a job, in which a file is being written."""
+_MAX_IDLE = 16
+"""Jobs that stay in memory though nothing works on them."""
 _ID_BYTES = 16
 _PROBE_BYTES = 2**16
 _SCHEMA = """
@@ -66,32 +72,6 @@ class JobEvent:
     id: int
     name: Literal["sentence", "progress", "done"]
     data: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class JobFacts:
-    """The properties of a job that never change."""
-
-    name: str
-    """file name as the user knows it"""
-    format: str
-    """text, jsonl, or a name in `docmt.documents.input_formats`"""
-    model: str
-    source_language: str
-    target_language: str
-    """codes of the model; empty where it has none"""
-    sentences: int
-    fields: tuple[str, ...] = ()
-    """see `docmt.formats.units.ReadConfig`"""
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    """number of parts that are not translated, by reason"""
-    glossary_ids: tuple[str, ...] = ()
-    """glossaries that the client named; the folder of the job has their entries of then"""
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        """Codes of source and target."""
-        return self.source_language, self.target_language
 
 
 @dataclass(frozen=True)
@@ -155,6 +135,9 @@ class JobStore:
         """Open the table beside a server that may be running, for `list_jobs` and `ask_to_cancel`."""
         if not self._path.is_file():
             raise DocmtError(f"{self._data} has no documents: name the directory of the service with --data")
+        self._connect()
+
+    def _connect(self) -> None:
         try:
             self._connection = sqlite3.connect(self._path, isolation_level=None)
             self._locks.callback(self._connection.close)
@@ -176,19 +159,13 @@ class JobStore:
             raise write_error(self._spool, error) from error
         self._locks.enter_context(lock_directory(self._data, f"{self._data} is used", mode=0o600))
         try:
-            connection = sqlite3.connect(self._path, isolation_level=None)
-            self._locks.callback(connection.close)
-            prepare_database(connection, self._path, _SCHEMA)
-            connection.row_factory = sqlite3.Row
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("UPDATE jobs SET status = 'queued', crashes = crashes + 1 WHERE status = 'running'")
-        except (sqlite3.Error, DocmtError) as error:
-            self._locks.close()
-            if isinstance(error, DocmtError):
-                raise
-            raise self._error(error) from error
-        self._connection = connection
+            self._connect()
+            self._execute("PRAGMA journal_mode = WAL")
+            self._execute("PRAGMA synchronous = FULL")
+            self._execute("UPDATE jobs SET status = 'queued', crashes = crashes + 1 WHERE status = 'running'")
+        except DocmtError:
+            self.close()
+            raise
         self.remove_expired()
         self._remove_orphans()
 
@@ -292,19 +269,20 @@ class JobStore:
             self.delete(row["id"])
         return [row["id"] for row in rows]
 
-    def check_room(self) -> None:
-        """Raise DocmtError unless the directory can be written, and the disk has room."""
+    def find_fault(self) -> OSError | None:
+        """Return why the directory cannot be written, such as a full disk, or None."""
         probe = self._spool / "probe"
         try:
             probe.write_bytes(bytes(_PROBE_BYTES))
         except OSError as error:
-            raise write_error(self._data, error) from error
+            return error
         finally:
             with suppress(OSError):
                 probe.unlink(missing_ok=True)
+        return None
 
     def _remove_orphans(self) -> None:
-        known = {row["id"] for row in self._execute("SELECT id FROM jobs", ()).fetchall()}
+        known = {row["id"] for row in self._execute("SELECT id FROM jobs").fetchall()}
         for folder in self._spool.iterdir():
             for orphan in folder.glob(f"{WORK_PREFIX}*") if folder.name in known else [folder]:
                 shutil.rmtree(orphan, ignore_errors=True)
@@ -383,3 +361,116 @@ class JobQueue:
         finally:
             self._running[owner] -= 1
             self._changed.set()
+
+
+class NoSuchDocument(DocmtError):  # noqa: N818 - as HTTP calls it
+    """There is no document of this id for this owner."""
+
+    status = 404
+
+
+class DocumentNotReady(DocmtError):  # noqa: N818 - a state, not a fault
+    """The document is not in a state for this."""
+
+    status = 409
+
+
+class DocumentChanged(DocmtError):  # noqa: N818 - a state, not a fault
+    """A change is based on a state of the document that is no longer the present one."""
+
+    status = 409
+
+    def __init__(self, message: str, sentences: list[dict[str, Any]]) -> None:
+        """sentences: as they are now, see `JobJournal.describe`."""
+        super().__init__(message)
+        self.details = {"sentences": sentences}
+
+
+@dataclass(eq=False)
+class LoadedJob:
+    """A job in memory."""
+
+    folder: Path
+    facts: JobFacts
+    journal: JobJournal
+    entries: str
+    """of glossaries"""
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    rendering: asyncio.Lock = field(default_factory=asyncio.Lock)
+    noted: int = 0
+    """events of which the table knows the progress"""
+
+    def notify(self) -> None:
+        """Wake all that wait for a change."""
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    def find_source(self, number: int) -> str:
+        """Return a source sentence. Raises DocmtError if there is none, or if it has no translation."""
+        count = len(self.journal.sources)
+        if not 0 <= number < count:
+            raise DocmtError(f"there is no sentence {number}: the numbers are from 0 to below {count}")
+        if self.journal.sentences[number].target is None:
+            raise DocumentNotReady(f"sentence {number} is not translated yet. Wait for it.")
+        return self.journal.sources[number]
+
+    def check_versions(self, versions: Mapping[int, int]) -> None:
+        """Raise DocumentChanged for sentences that are not in these versions, by number."""
+        late = [number for number, version in versions.items() if self.journal.versions[number] != version]
+        if late:
+            names = f"sentence {late[0]} was" if len(late) == 1 else f"{len(late)} of {len(versions)} sentences were"
+            advice = "look at the present translation, and send the change again with its version"
+            raise DocumentChanged(f"{names} changed meanwhile: {advice}", list(map(self.journal.describe, late)))
+
+
+class LoadedJobs:
+    """The jobs of a store, read from the disk when they are asked for."""
+
+    def __init__(self, store: JobStore) -> None:
+        self._store = store
+        self._loaded: WeakValueDictionary[str, LoadedJob] = WeakValueDictionary()  # those that something works on
+        self._recent: deque[LoadedJob] = deque(maxlen=_MAX_IDLE)  # keeps the last ones loaded
+
+    def __iter__(self) -> Iterator[tuple[str, LoadedJob]]:
+        return iter(list(self._loaded.items()))
+
+    def find(self, id: str, owner: str) -> JobRecord:
+        """Return the row of a job. Raises NoSuchDocument, also for another owner's; one from before keys has none."""
+        record = self._store.find(id)
+        if record is None or record.owner not in ("", owner):
+            raise NoSuchDocument("there is no such document. It may have expired: translate it again.")
+        return record
+
+    def open(self, id: str, owner: str) -> LoadedJob:
+        """Return a job. Raises NoSuchDocument, and DocmtError for damaged files."""
+        return self.load(self.find(id, owner))
+
+    def load(self, record: JobRecord) -> LoadedJob:
+        """Return a job with its journal."""
+        job = self._loaded.get(record.id)
+        if job is None:
+            folder = self._store.folder(record.id)
+            try:
+                contents = FileContents.from_json((folder / "contents.json").read_bytes())
+                entries = (folder / "glossary.tsv").read_text("utf-8") if record.facts.glossary_ids else ""
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise DocmtError("the files of this document are damaged: translate it again") from error
+            journal = JobJournal(folder / "journal.jsonl", contents, record.facts.languages)
+            job = LoadedJob(folder, record.facts, journal, entries)
+        self.keep(record.id, job)
+        return job
+
+    def get(self, id: str) -> LoadedJob | None:
+        """Return a job if it is in memory."""
+        return self._loaded.get(id)
+
+    def keep(self, id: str, job: LoadedJob) -> None:
+        """Keep a job in memory for a while."""
+        self._loaded[id] = job
+        self._recent.append(job)
+
+    def drop(self, id: str) -> None:
+        """Forget a job that was deleted, and wake those who wait for it."""
+        if (job := self._loaded.pop(id, None)) is not None:
+            job.notify()

@@ -21,7 +21,7 @@ from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import DocumentOptions
 from docmt.serve.model_pool import language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
-from docmt.serve.service_state import ServiceState, find_secret, get_state, make_url
+from docmt.serve.service_state import FORBIDDEN, ServiceState, find_secret, get_state, make_url
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,
@@ -31,13 +31,11 @@ from docmt.serve.text_translation import (
     detect_source,
     is_one_document,
     make_item,
-    render,
     translate_items,
     until_disconnected,
 )
 from docmt.serve.work_queue import MAX_ALTERNATIVES
 
-_FORBIDDEN = 403
 _MAX_DOWNLOADS = 10_000
 _PAGE_SECONDS = 500
 
@@ -47,7 +45,7 @@ async def _read(request: Request, is_upload: bool = False) -> tuple[ServiceState
     state = get_state(request)
 
     def check(values: RequestValues) -> str:
-        owner = state.find_owner(request, values.text("api_key"), _FORBIDDEN)
+        owner = state.find_owner(request, values.text("api_key"), FORBIDDEN)
         if is_upload:
             state.check_upload(request)
         return owner
@@ -80,7 +78,7 @@ async def translate(request: Request) -> Response:
     items = [await make_item(state.engine, *pair, markup) for pair in zip(texts, chosen, strict=True)]
     options = TextOptions(n_best=count + 1, is_document=is_document)
     rows = await translate_items(request, state.engine, [each.name for each in chosen], items, options)
-    translations = [render(item, row) for item, row in zip(items, rows, strict=True)]
+    translations = [item.render([each.sentence for each in row]) for item, row in zip(items, rows, strict=True)]
     answer: dict[str, Any] = {"translatedText": translations}
     if source == "auto":
         answer["detectedLanguage"] = [_describe_detection(each.source, each.confidence) for each in chosen]
@@ -106,14 +104,14 @@ async def detect(request: Request) -> Response:
     state, values, _ = await _read(request)
     texts = values.texts("q")
     state.take_texts(request, texts)
-    models = state.engine.describe_models()
+    models = state.engine.models.describe()
     languages = [each.source_language for each in models if each.source_language] + sorted(FUNCTION_WORDS)
     return JSONResponse([_describe_detection(*detect_source(" ".join(texts), languages))])
 
 
 async def list_languages(request: Request) -> Response:
     """List the source languages, each with its targets, and the languages that are targets only."""
-    pairs = list_pairs(get_state(request).engine.describe_models())
+    pairs = list_pairs(get_state(request).engine.models.describe())
     codes = dict.fromkeys([*pairs, *(target for targets in pairs.values() for target in targets)])
     return JSONResponse([{"code": code, "name": language_name(code), "targets": pairs.get(code, [])} for code in codes])
 
@@ -121,7 +119,7 @@ async def list_languages(request: Request) -> Response:
 async def show_settings(request: Request) -> Response:
     """Return the settings for a page."""
     state = get_state(request)
-    pairs = list_pairs(state.engine.describe_models())
+    pairs = list_pairs(state.engine.models.describe())
     source = next(iter(pairs), "")
     target = next(iter(pairs.get(source, [])), "")
     return JSONResponse(

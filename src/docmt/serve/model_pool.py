@@ -1,19 +1,22 @@
 """The models of a service: described from their files, loaded when first asked for, unloaded by a bound of memory.
 
-Their languages have English names.
+Their languages have English names, and terms: glossaries of the server, and those of requests beside them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
@@ -24,14 +27,21 @@ from docmt.decoding.document_translator import DocumentTranslator
 from docmt.engines import EndpointTranslator, EngineProfile, is_endpoint, read_profile
 from docmt.formats.language_codes import format_language_tag, language_names, primary_language
 from docmt.model.products import Precision
-from docmt.serve.term_matchers import TermMatchers
-from docmt.terms.matching import TermMode
+from docmt.terms.glossary import Glossary, GlossaryBuilder
+from docmt.terms.glossary_files import read_entries
+from docmt.terms.glossary_tables import Entry, EntryFile, EntryWord, split_alternatives
+from docmt.terms.matching import TermMatcher, TermMode
 from docmt.terms.memory import Memory
 
 _LAYER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 2, "int8": 1}
 """Bytes of a value of a linear layer."""
 _OTHER_BYTES: dict[Precision, int] = {"float32": 4, "bfloat16": 4, "int8": 5}
 """Bytes of another value, such as of the token embeddings, with its copy for the output projection."""
+_KEPT_TERMS = 200_000
+"""Terms that stay in memory though no text has them (about 1.5 kB each)."""
+_MOST_TERMS = 1_000_000
+"""Terms of all texts that are translated; others wait."""
+_WAIT_SECONDS = 0.1
 _log = logging.getLogger(__name__)
 
 
@@ -82,17 +92,20 @@ class ModelPool:
 
     def __init__(
         self,
-        names: Sequence[str],
-        search: SearchConfig,
-        device: str,
-        precision: Precision,
+        names: Sequence[str] = (),
+        *,
+        search: SearchConfig = SearchConfig(),
+        device: str = "auto",
+        precision: Precision = "float32",
         max_bytes: int = 0,
         protect: Sequence[str] | None = (),
         terms: Sequence[str] = (),
         terms_mode: TermMode = "prefer",
         memory: Sequence[str] = (),
     ) -> None:
-        """names: directories, names or pairs; none: all that are installed. max_bytes: of loaded weights, 0: no bound.
+        """Describe the models, without loading them.
+
+        names: directories, names or pairs; none: all that are installed. max_bytes: of loaded weights, 0: no bound.
 
         terms, memory: paths of glossaries and memories, for the models of their languages. The other settings are those
         of `docmt.Translator`.
@@ -101,7 +114,9 @@ class ModelPool:
         glossaries (see `TermMatchers`) and memories that have nothing for any, also where the search has no terms.
         """
         self._settings: dict[str, Any] = {"search": search, "device": device, "protect": protect}
-        self._precision, self._max_bytes = precision, max_bytes
+        self.search, self._precision, self._max_bytes = search, precision, max_bytes
+        self.patterns = None if protect is None else tuple(protect)
+        """of text that stays as it is"""
         self._models: dict[str, InstalledModel] = {}
         self._profiles: dict[str, EngineProfile] = {}
         for model in [self._describe(name) for name in names] or list_models():
@@ -144,21 +159,14 @@ class ModelPool:
 
     def describe(self) -> list[ModelDescription]:
         """Return the models in the order in which they are preferred."""
-        return [
-            ModelDescription(
-                name,
-                model.source_language,
-                model.target_language,
-                model.system,
-                model.parameters,
-                model.licence,
-                self.is_loaded(name),
-                "" if name in self._profiles else self._precision,
-                self._precision == "float32" and name not in self._profiles,
-                self._reads_context[name],
-            )
-            for name, model in self._models.items()
-        ]
+        described = []
+        for name, model in self._models.items():
+            is_local = name not in self._profiles
+            facts = model.source_language, model.target_language, model.system, model.parameters, model.licence
+            precision, same_in_batches = self._precision if is_local else "", is_local and self._precision == "float32"
+            state = self.is_loaded(name), precision, same_in_batches, self._reads_context[name]
+            described.append(ModelDescription(name, *facts, *state))
+        return described
 
     def find(self, name: str = "", source: str = "", target: str = "") -> str:
         """Return the first model with this name or pair and these languages. Raises UnknownModel if there is none."""
@@ -233,6 +241,80 @@ class ModelPool:
     def _list_models(self) -> str:
         names = [f"{each.name} ({each.pair})" if each.pair else each.name for each in self._models.values()]
         return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+
+
+class TermMatchers:
+    """Matchers by languages of models and entries of requests. Each is made once, and dropped when it is not used."""
+
+    def __init__(self, paths: Sequence[str], mode: TermMode, languages: Mapping[str, tuple[str, str]]) -> None:
+        """paths: glossaries of the server. languages: of the models, by name.
+
+        Raises DocmtError for files that cannot be read, that have no term for any model, or that contradict each other.
+        """
+        self._languages, self._mode = languages, mode
+        self._made: WeakValueDictionary[tuple[tuple[str, str], str], TermMatcher] = WeakValueDictionary()
+        self._recent: list[TermMatcher] = []  # the last one first
+        self._lock = asyncio.Lock()
+        builders = {pair: GlossaryBuilder(pair) for pair in languages.values()}
+        for path in paths:
+            file, problems = _read_file(path, list(builders)), []
+            for builder in builders.values():
+                try:
+                    builder.add(file)
+                except DocmtError as error:  # it is for other languages
+                    problems.append(error)
+            if len(problems) == len(builders):
+                raise problems[0]
+        glossaries = {pair: builder.build() for pair, builder in builders.items() if builder.terms}
+        for pair, glossary in glossaries.items():
+            replace(glossary, skipped=tuple(builders[pair].skipped)).log_problems()  # rows of other languages are usual
+        self._server = {pair: TermMatcher(glossary, mode) for pair, glossary in glossaries.items()}
+
+    def find(self, model: str) -> TermMatcher | None:
+        """Return the matcher of the server's terms, if there are any for a model."""
+        return self._server.get(self._languages[model])
+
+    async def make(self, model: str, entries: str) -> TermMatcher:
+        """Return the matcher of entries of a request, which win over the server's terms.
+
+        entries: lines of a source, a tab and its target, perhaps several with | between them.
+        """
+        key = self._languages[model], entries
+        async with self._lock:  # one at a time, as it takes seconds of a large glossary
+            while (matcher := self._made.get(key)) is None and _count(self._made.values()) > _MOST_TERMS:
+                await asyncio.sleep(_WAIT_SECONDS)
+            if matcher is None:
+                glossary = await asyncio.to_thread(_read_terms, *key)
+                matcher = self._made[key] = await asyncio.to_thread(TermMatcher, glossary, self._mode, self.find(model))
+            self._recent = [matcher, *(each for each in self._recent if each is not matcher)]
+            while len(self._recent) > 1 and _count(self._recent) > _KEPT_TERMS:
+                self._recent.pop()
+        return matcher
+
+
+def _read_file(path: str, pairs: Sequence[tuple[str, str]]) -> EntryFile:
+    """Return the entries of a file. In Windows-1252, its letters must be those of a pair of languages."""
+    for pair in pairs[:-1]:
+        with suppress(DocmtError):
+            return read_entries(path, pair)
+    return read_entries(path, pairs[-1])
+
+
+def _count(matchers: Iterable[TermMatcher]) -> int:
+    """Return the number of terms."""
+    return sum(len(each.glossary.terms) for each in matchers)
+
+
+def _read_terms(languages: tuple[str, str], entries: str) -> Glossary:
+    """Return the terms of entries. One without letters and digits is no term."""
+    file, builder = EntryFile("the glossary", "TSV"), GlossaryBuilder(languages)
+    for line, row in enumerate(entries.split("\n"), 1):
+        source, target = row.split("\t")
+        words = [EntryWord(text) for text in (source, *(split_alternatives(target) or [target]))]
+        file.entries.append(Entry(line, words, directed=True))
+    with suppress(DocmtError):  # it has no term
+        builder.add(file)
+    return builder.build()
 
 
 def _read_memories(

@@ -24,14 +24,12 @@ from docmt.core.files import write_error
 from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
-from docmt.serve.connections import max_connections
 from docmt.serve.file_process import RESULTS
 from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
-from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord
-from docmt.serve.job_terms import TermRequest
-from docmt.serve.loaded_jobs import NoSuchDocument
-from docmt.serve.service_state import ServiceState, get_state
+from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord, NoSuchDocument
+from docmt.serve.job_translation import TermRequest
+from docmt.serve.service_state import ServiceState, get_state, max_connections
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,
@@ -75,7 +73,7 @@ async def translate(request: Request) -> Response:
     count = values.whole("alternatives", 0, MAX_ALTERNATIVES)
     names = values.text("source"), values.text("target")
     chosen = choose_model(state.engine, *names, " ".join(texts), values.text("model"))
-    model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
+    model = chosen.name or state.engine.models.find(values.text("model"), target=chosen.target)
     if has_sentences:
         document = Document.from_sentences([" ".join(text.split()) for text in texts])
     else:
@@ -83,7 +81,7 @@ async def translate(request: Request) -> Response:
     item = TextItem(document)
     before = await _read_context(state, model, values, context, targets)
     align = values.switch("alignments")
-    description = state.engine.describe_model(model)
+    description = state.engine.models.describe_one(model)
     _, entries = await read_terms(state, values, owner, replace(chosen, name=model))
     terms = await state.engine.make_matcher(model, entries)
     options = TextOptions(before, targets, n_best=count + 1, align=align, terms=terms)
@@ -150,7 +148,7 @@ async def list_models(request: Request) -> Response:
     """List the models."""
     state = get_state(request)
     state.find_owner(request)
-    models = [asdict(each) for each in state.engine.describe_models()]
+    models = [asdict(each) for each in state.engine.models.describe()]
     return JSONResponse({"models": models})
 
 
@@ -160,7 +158,7 @@ async def list_languages(request: Request) -> Response:
     state.find_owner(request)
     pairs = [
         {"source": each.source_language, "target": each.target_language, "model": each.name}
-        for each in state.engine.describe_models()
+        for each in state.engine.models.describe()
     ]
     return JSONResponse({"languages": pairs})
 
@@ -173,11 +171,11 @@ async def check_health(request: Request) -> Response:
 async def check_readiness(request: Request) -> Response:
     """Say whether texts and documents can be translated: the status is 503 if something is in the way."""
     state = get_state(request)
-    unloadable = state.engine.list_unloadable()
+    unloadable = state.engine.models.unloadable
     checks = {
         "engine": state.engine.is_alive,
-        "data": await asyncio.to_thread(state.jobs.find_fault) is None,
-        "models": {each.name: each.name not in unloadable for each in state.engine.describe_models()},
+        "data": await asyncio.to_thread(state.jobs.store.find_fault) is None,
+        "models": {each.name: each.name not in unloadable for each in state.engine.models.describe()},
     }
     is_ready = checks["engine"] and checks["data"] and not unloadable
     return JSONResponse({"status": "ok" if is_ready else "failing"} | checks, 200 if is_ready else 503)
@@ -208,8 +206,8 @@ async def create_document(request: Request) -> Response:
     if upload is None and not text:
         raise RequestError("there is no document: send a file (multipart/form-data, file=...), or text as JSON")
     chosen = choose_model(state.engine, values.text("source"), values.text("target"), text, values.text("model"))
-    model = chosen.name or state.engine.find_model(values.text("model"), target=chosen.target)
-    description, terms = state.engine.describe_model(model), values.files.get("terms")
+    model = chosen.name or state.engine.models.find(values.text("model"), target=chosen.target)
+    description, terms = state.engine.models.describe_one(model), values.files.get("terms")
     languages = description.source_language or chosen.source, description.target_language or chosen.target
     ids, entries = await read_terms(state, values, owner, replace(chosen, name=model))
     options = DocumentOptions(
@@ -237,8 +235,7 @@ def _find_language(text: str, target: str, source: str) -> str:
 
 def read_fields(values: RequestValues) -> tuple[str, ...]:
     """Return the names of fields: a list, or names with commas between them."""
-    texts = [] if values.fields.get("fields") is None else values.texts("fields")
-    return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+    return tuple(name.strip() for text in _texts(values, "fields") for name in text.split(",") if name.strip())
 
 
 def file_name(name: str | None, default: str) -> str:
@@ -309,16 +306,13 @@ async def list_sentences(request: Request) -> Response:
 
 async def delete_document(request: Request) -> Response:
     """Cancel a document that is translated; delete one that is at its end, unless `keep` is in the query."""
-    state, owner, id = _identify(request)
-    keep = (await read_values(request, state.config.max_body_bytes)).switch("keep")
-    return JSONResponse((await state.jobs.cancel(id, owner, keep)).to_json())
+    state, owner, id, values = await _read(request)
+    return JSONResponse((await state.jobs.cancel(id, owner, values.switch("keep"))).to_json())
 
 
 async def edit_sentence(request: Request) -> Response:
     """Replace a translation, and translate again what follows if that is asked for; or confirm the present one."""
-    state, owner, id = _identify(request)
-    values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("target retranslate confirmed version")
+    state, owner, id, values = await _read(request, "target retranslate confirmed version")
     number, versions = _number(request), _read_version(request, values)
     if "target" in values.fields:
         return await _edit(request, {number: values.text("target")}, values.switch("retranslate"), versions)
@@ -330,9 +324,7 @@ async def edit_sentence(request: Request) -> Response:
 
 async def edit_sentences(request: Request) -> Response:
     """Replace the translations of several sentences, as one change that is undone at once."""
-    state = _identify(request)[0]
-    values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("targets retranslate versions")
+    *_, values = await _read(request, "targets retranslate versions")
     targets, versions = values.fields.get("targets"), values.fields.get("versions")
     if not targets or not isinstance(targets, dict):
         raise RequestError("targets is missing: send the new translations as an object, by the numbers of sentences")
@@ -369,18 +361,14 @@ async def _edit(request: Request, targets: dict[int, str], retranslate: bool, ve
 
 async def restore_sentence(request: Request) -> Response:
     """Give an edited sentence the machine's translation back."""
-    state, owner, id = _identify(request)
-    values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("version")
+    state, owner, id, values = await _read(request, "version")
     number, versions = _number(request), _read_version(request, values)
     return _answer_change(request, await state.jobs.restore(id, owner, number, versions), [number])
 
 
 async def undo_change(request: Request) -> Response:
     """Take the last change of the user back."""
-    state, owner, id = _identify(request)
-    values = await read_values(request, state.config.max_body_bytes)
-    values.check_names("last_change")
+    state, owner, id, values = await _read(request, "last_change")
     return JSONResponse((await state.jobs.undo(id, owner, values.whole("last_change", 0, _MAX_VERSION, -1))).to_json())
 
 
@@ -441,8 +429,7 @@ async def resume_document(request: Request) -> Response:
 
 async def list_alternatives(request: Request) -> Response:
     """Return other translations of a sentence."""
-    state, owner, id = _identify(request)
-    values = await read_values(request, state.config.max_body_bytes)
+    state, owner, id, values = await _read(request)
     count = values.whole("count", 1, MAX_ALTERNATIVES, 5)
     number = _number(request)
     state.take_characters(request, state.jobs.count_sentence(id, owner, number))
@@ -476,6 +463,15 @@ def _identify(request: Request) -> tuple[ServiceState, str, str]:
     """Return what the routes share, the owner of the key, and the id of the document."""
     state = get_state(request)
     return state, state.find_owner(request), request.path_params["id"]
+
+
+async def _read(request: Request, names: str = "") -> tuple[ServiceState, str, str, RequestValues]:
+    """Return the same, and the values of the request. names: the only ones that it may have; empty: any."""
+    identified = _identify(request)
+    values = await read_values(request, identified[0].config.max_body_bytes)
+    if names:
+        values.check_names(names)
+    return *identified, values
 
 
 def _number(request: Request) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ from docmt.serve.glossary_store import GlossaryStore
 from docmt.serve.http_requests import FORM_BYTES, RequestError, ServiceConfig, read_host
 from docmt.serve.job_store import ACTIVE
 
+FORBIDDEN = 403
+"""Status of a missing or wrong key in the interfaces of LibreTranslate and DeepL."""
+MAX_CONNECTIONS = 512
+_FILES = 100
+"""That the process opens for its work, about."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 """Bounds of the histogram in seconds."""
@@ -31,13 +37,22 @@ Gauges = Mapping[str, float | Mapping[Any, float]]
 """Values now, by name; several of one name by a label."""
 
 
-class _GaugeCollector(Collector):
-    """Reads values when they are collected."""
+class ServiceMetrics(Collector):
+    """Counters of requests, and gauges that are read when they are asked for."""
 
     def __init__(self, read: Callable[[], Gauges]) -> None:
-        self._read = read
+        """read: returns the gauges."""
+        self._read, self._registry = read, prometheus.CollectorRegistry()
+        labels = ["route", "method"]
+        self._requests = prometheus.Counter("docmt_requests", "Requests", [*labels, "code"], registry=self._registry)
+        self._seconds = prometheus.Histogram(
+            "docmt_request_seconds", "Seconds of requests", labels, registry=self._registry, buckets=_BUCKETS
+        )
+        self.characters = prometheus.Counter("docmt_characters", "Characters of texts", registry=self._registry)
+        self._registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the gauges."""
         for name, value in self._read().items():
             if isinstance(value, Mapping):
                 family = GaugeMetricFamily(f"docmt_{name}", name.replace("_", " "), labels=["kind"])
@@ -47,29 +62,10 @@ class _GaugeCollector(Collector):
                 family = GaugeMetricFamily(f"docmt_{name}", name.replace("_", " "), value=value)
             yield family
 
-
-class ServiceMetrics:
-    """Counters of requests, and gauges that are read when they are asked for."""
-
-    def __init__(self, read: Callable[[], Gauges]) -> None:
-        """read: returns the gauges."""
-        self._registry = prometheus.CollectorRegistry()
-        labels = ["route", "method"]
-        self._requests = prometheus.Counter("docmt_requests", "Requests", [*labels, "code"], registry=self._registry)
-        self._seconds = prometheus.Histogram(
-            "docmt_request_seconds", "Seconds of requests", labels, registry=self._registry, buckets=_BUCKETS
-        )
-        self._characters = prometheus.Counter("docmt_characters", "Characters of texts", registry=self._registry)
-        self._registry.register(_GaugeCollector(read))
-
     def count_request(self, route: str, method: str, code: int, seconds: float) -> None:
         """Count an answered request; route: path with the names of its parameters."""
         self._requests.labels(route, method, str(code)).inc()
         self._seconds.labels(route, method).observe(seconds)
-
-    def count_characters(self, characters: int) -> None:
-        """Count characters of texts that were sent for translation."""
-        self._characters.inc(characters)
 
     def format(self) -> bytes:
         """Return all metrics in the text format of Prometheus: labels are never texts, keys or addresses."""
@@ -153,7 +149,7 @@ class ServiceState:
         if key is not None and self.keys is not None:
             self.keys.take_characters(key, size)
         self.characters[key.id if key else ""] += size
-        self.metrics.count_characters(size)
+        self.metrics.characters.inc(size)
         if size:
             with suppress(OSError):  # such as a full disk; not synced, as it is written for each text
                 self._partial.write_text(json.dumps(self.characters))
@@ -176,11 +172,11 @@ class ServiceState:
         most = min(filter(None, (self.config.max_file_bytes, limits.file_bytes if limits else 0)))
         if size > most:
             raise RequestError(f"the file is larger than {most:,} bytes: send a smaller one", 413)
-        states = self.jobs.count_states()
+        states = self.jobs.store.count_states()
         active = sum(states.get(state, 0) for state in ACTIVE) + self.arriving.total()
         if active >= self.config.max_documents:
             raise RequestError("too many documents are waiting: try again later", 429, {"retry-after": "60"})
-        active_of_key = self.jobs.count_active(key.id) + self.arriving[key.id] if key else 0
+        active_of_key = self.jobs.store.count_active(key.id) + self.arriving[key.id] if key else 0
         if limits and limits.concurrent_jobs and active_of_key >= limits.concurrent_jobs:
             message = f"this key has its limit of documents at once ({limits.concurrent_jobs}): wait for one to end"
             raise RequestError(message, 429, {"retry-after": "10"})
@@ -191,7 +187,17 @@ class ServiceState:
             self.take_characters(request, self.jobs.count_characters(id, owner))
 
     def _read_gauges(self) -> Gauges:
-        return asdict(self.engine.statistics()) | {"jobs": self.jobs.count_states()}
+        return self.engine.statistics() | {"jobs": self.jobs.store.count_states()}
+
+
+def max_connections() -> int:
+    """Return how many connections are open at most: what the process may open, without the files of its work."""
+    if sys.platform == "win32":
+        return MAX_CONNECTIONS
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(16, min(MAX_CONNECTIONS, files - _FILES))
 
 
 def find_secret(request: Request) -> str:

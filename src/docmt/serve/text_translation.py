@@ -20,9 +20,10 @@ from docmt.documents.input_formats import FileFormat
 from docmt.documents.segmentation import unwrap_lines
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.units import ALL_TAGS, TagRules
-from docmt.serve.engine import Engine, Work
+from docmt.serve.engine import Engine
 from docmt.serve.http_requests import RequestError
 from docmt.serve.model_pool import language_name
+from docmt.serve.work_queue import Work
 from docmt.terms.matching import TermMatcher
 
 Result = TypeVar("Result")
@@ -126,7 +127,7 @@ def choose_model(engine: Engine, source: str, target: str, text: str = "", name:
     enough function words is taken to be in the first of these languages. Raises ForeignTextError for another language.
     """
     source = "" if source.lower() == "auto" else source
-    models = [each for each in engine.describe_models() if is_same_language(each.target_language, target)]
+    models = [each for each in engine.models.describe() if is_same_language(each.target_language, target)]
     languages = list(dict.fromkeys(each.source_language for each in models if not name or each.name == name))
     confidence = None
     if not source and languages:
@@ -137,7 +138,7 @@ def choose_model(engine: Engine, source: str, target: str, text: str = "", name:
             return other
         source, confidence = detect_source(text, languages)
     try:
-        return ChosenModel(engine.find_model(name, source, target), source, target, confidence)
+        return ChosenModel(engine.models.find(name, source, target), source, target, confidence)
     except DocmtError as error:
         raise RequestError(str(error)) from error
 
@@ -217,44 +218,31 @@ async def make_item(
         return TextItem(Document((), (text,)))
     if markup is None:
         return TextItem(await engine.segment(chosen.name, text))
-    language = engine.describe_model(chosen.name).source_language or chosen.source or "en"
+    language = engine.models.describe_one(chosen.name).source_language or chosen.source or "en"
     languages = chosen.source, chosen.target, primary_language(language)
-    config = FileConfig(*languages, tags=tags, protect=engine.patterns)
+    config = FileConfig(*languages, tags=tags, protect=engine.models.patterns)
     content = text.encode() if markup is XML else _BYTE_ORDER_MARK + text.encode()
     file = await asyncio.to_thread(FileTranslation, "the text", content, markup, config)
     return TextItem(file.documents[0], file)
 
 
-def render(item: TextItem, rows: Sequence[SentenceResult]) -> str:
-    """Return the best translation of an item."""
-    return item.render([row.sentence for row in rows])
-
-
-@dataclass(frozen=True)
-class _Submission:
-    """Items that are translated as one document, after its context."""
-
-    items: Sequence[TextItem]
-    work: Work | None
-    """None: there is nothing to translate"""
-
-    async def collect(self) -> list[list[SentenceResult]]:
-        """Return the translated sentences of each item. Raises DocmtError if one cannot be translated."""
-        if self.work is None:
-            return [[] for _ in self.items]
-        rows, last = list[SentenceResult](), 0
-        for part in await self.work.result():
-            if part.translation is None:
-                raise part.error or DocmtError("the text could not be translated")
-            last = part.resume_point.sentences
-            columns = [part.translation, *part.translation.alternatives]
-            for warnings, (best, *others) in zip(part.translation.warnings(), zip(*columns, strict=True), strict=True):
-                rows.append(SentenceResult(best, warnings, others))
-        if last != len(self.work.document):
-            raise DocmtError("the server stops: send the text again in a minute")
-        sizes = [len(item.document) for item in self.items]
-        results = iter(rows[len(rows) - sum(sizes) :])
-        return [list(islice(results, size)) for size in sizes]
+async def _collect(items: Sequence[TextItem], work: Work | None) -> list[list[SentenceResult]]:
+    """Return the translated sentences of each item. Raises DocmtError if one cannot be translated."""
+    if work is None:
+        return [[] for _ in items]
+    rows, last = list[SentenceResult](), 0
+    for part in await work.result():
+        if part.translation is None:
+            raise part.error or DocmtError("the text could not be translated")
+        last = part.resume_point.sentences
+        columns = [part.translation, *part.translation.alternatives]
+        for warnings, (best, *others) in zip(part.translation.warnings(), zip(*columns, strict=True), strict=True):
+            rows.append(SentenceResult(best, warnings, others))
+    if last != len(work.document):
+        raise DocmtError("the server stops: send the text again in a minute")
+    sizes = [len(item.document) for item in items]
+    results = iter(rows[len(rows) - sum(sizes) :])
+    return [list(islice(results, size)) for size in sizes]
 
 
 async def translate_items(
@@ -267,52 +255,45 @@ async def translate_items(
     Raises DocmtError if a sentence cannot be translated, and Overloaded.
     """
     groups = [items] if options.is_document and items else [[item] for item in items]
-    submissions: list[_Submission] = []
+    works: list[Work | None] = []
     owner = getattr(request.state, "owner", "")
 
     async def collect() -> list[list[SentenceResult]]:
         # Not `gather`: where one fails, it would leave the others to wait for works that are cancelled then.
-        return [rows for submission in submissions for rows in await submission.collect()]
+        return [rows for pair in zip(groups, works, strict=True) for rows in await _collect(*pair)]
 
     try:
         for model in {*models[: len(groups)]} - {""}:
             engine.check_room(model, owner)
         for model, group in zip(models, groups, strict=False):  # one document has one model
-            submissions.append(_submit(engine, model, group, options, owner))
+            works.append(_submit(engine, model, group, options, owner))
         translated = await until_disconnected(request, collect())
         statuses = [use.status for rows in translated for row in rows for use in row.sentence.terms]
         if statuses or options.terms:
             request.state.terms = count_statuses(statuses)
         return translated
     finally:
-        for submission in submissions:
-            if submission.work is not None:
-                submission.work.cancel()
+        for work in filter(None, works):
+            work.cancel()
 
 
-def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: TextOptions, owner: str) -> _Submission:
-    """Start the translation of items that are one document.
+def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: TextOptions, owner: str) -> Work | None:
+    """Start the translation of items that are one document, if there is anything to translate.
 
     A context that the model does not read is left out, which saves its translation.
     """
     if not any(len(item.document) for item in items):
-        return _Submission(items, None)
-    if options.context and not engine.describe_model(model).reads_context:
+        return None
+    if options.context and not engine.models.describe_one(model).reads_context:
         options = replace(options, context=NO_CONTEXT, context_targets=())
     document = _join([options.context, *(item.document for item in items)])
     aligned = [False] * len(options.context)
     aligned += [options.align or item.needs_alignment(number) for item in items for number in range(len(item.document))]
-    targets = options.context_targets
-    work = engine.submit(
-        model,
-        document,
-        n_best=options.n_best,
-        align=aligned.__getitem__,
-        targets=targets,
-        owner=owner,
-        terms=options.terms,
+    targets, terms = options.context_targets, options.terms
+    work = Work(
+        model, document, n_best=options.n_best, align=aligned.__getitem__, targets=targets, owner=owner, terms=terms
     )
-    return _Submission(items, work)
+    return engine.submit(work)
 
 
 def _join(documents: Sequence[Document]) -> Document:

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from typing import Literal
 
@@ -25,28 +26,30 @@ MAX_ALTERNATIVES = 10
 _CHARACTERS_PER_TOKEN = 3  # of texts that are not tokenized yet
 
 
+@dataclass(eq=False)
 class Work:
-    """A document to translate. The thread that translates delivers its parts to the event loop that submitted it."""
+    """A document to translate. The thread that translates delivers its parts to the event loop that made the work."""
 
-    def __init__(
-        self,
-        model: str,
-        document: Document,
-        lane: Lane,
-        n_best: int,
-        align: bool | Callable[[int], bool],
-        resume_point: ResumePoint | None,
-        targets: Sequence[str],
-        owner: str = "",
-        terms: TermMatcher | None = None,
-    ) -> None:
-        """Call inside of the event loop; for the arguments see `Engine.submit`."""
-        self.model, self.document, self.lane, self.n_best, self.align = model, document, lane, n_best, align
-        self.resume_point, self.targets, self.owner, self.terms = resume_point, targets, owner, terms
+    model: str
+    document: Document
+    lane: Lane = "interactive"
+    n_best: int = 1
+    align: bool | Callable[[int], bool] = False
+    """whether to add word links, or for which sentences by number"""
+    resume_point: ResumePoint | None = None
+    """of the last part of an interrupted work"""
+    targets: Sequence[str] = ()
+    """supplied translations of the first sentences; only the others are translated, and see these"""
+    owner: str = ""
+    """id of a key; owners take turns"""
+    terms: TermMatcher | None = None
+    """of `Engine.make_matcher`; None: those of the server"""
+
+    def __post_init__(self) -> None:
         self.prepared: PreparedDocument | None = None
         self._open: OpenTranslation | None = None
         self.is_cancelled, self.waiting_since = False, time.monotonic()
-        costs = [len(sentence) // _CHARACTERS_PER_TOKEN + NUM_BOUNDARY_TOKENS for sentence in document.sentences]
+        costs = [len(sentence) // _CHARACTERS_PER_TOKEN + NUM_BOUNDARY_TOKENS for sentence in self.document.sentences]
         self._cumulative = [0, *accumulate(costs)]
         self._loop, self._results = asyncio.get_running_loop(), asyncio.Queue[PartialTranslation | DocmtError | None]()
 

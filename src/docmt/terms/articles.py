@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from docmt.formats.language_codes import primary_language
+from docmt.terms.word_forms import load_word_forms
 
 _GROUPS = {
     "ca": "el la | l'; un una; del de_la | de_l'; al a_la | a_l'; pel per_la | per_l'; de | d'; els les",
@@ -16,10 +17,8 @@ _GROUPS = {
     "es": "el la; un una; del de_la; al a_la; este esta; ese esa; nuestro nuestra; los las; unos unas; estos estas",
     "fr": "le la | l'; un une; ce cette | cet cette; du de_la | de_l'; au à_la | à_l'; de | d'; que | qu'; mon ma | "
     "mon; ton ta | ton; son sa | son; quel quelle; aucun aucune; les; des; ces; aux; mes; tes; ses; leurs; nos; "
-    "vos; notre; votre; leur; chaque; bon bonne; nouveau nouvelle | nouvel nouvelle; beau belle | bel belle; "
-    "vieux vieille | vieil vieille; petit petite; grand grande; premier première; dernier dernière; prochain "
-    "prochaine; ancien ancienne; mauvais mauvaise; gros grosse; long longue; seul seule; tout toute; certain "
-    "certaine; excellent excellente; même; autre",
+    "vos; notre; votre; leur; chaque; nouveau nouvelle | nouvel nouvelle; beau belle | bel belle; vieux vieille | "
+    "vieil vieille; tout toute; même; autre",
     "it": "il lo la | l'; un uno una | un un'; del dello della | dell'; al allo alla | all'; dal dallo dalla | dall'; "
     "nel nello nella | nell'; sul sullo sulla | sull'; questo questa; quel quello quella | quell'; mio mia; tuo tua; "
     "suo sua; nostro nostra; i gli le; dei degli delle; ai agli alle; nei negli nelle; sui sugli sulle",
@@ -32,6 +31,8 @@ _VOWELS = re.compile("[aeiouàáâãäèéêëìíîïòóôõöùúûüæœ]", 
 _UNCLEAR = {"en": re.compile("[hu]|eu|one", re.I), "": re.compile("[hy]", re.I)}
 """First letters of nouns that may count as vowels or not, by language."""
 _MOST_WORDS = 3
+_MOST_ENDING = 2
+"""Letters by which a form of an adjective may be longer than its base form; others compare."""
 
 
 class Articles:
@@ -46,13 +47,20 @@ class Articles:
         self._groups = [(kind[0], kind[-1]) for kind in kinds if kind[0]]
         words = {word for group in self._groups for kind in group for word in kind}
         longest_first = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-        word = rf"(?:{longest_first})(?:(?<=')|\s+)"
-        self._one, self._last = (re.compile(each, re.I) for each in (word, rf"(?<!\w)(?:{word}){{1,{_MOST_WORDS}}}$"))
+        article = rf"(?:{longest_first})(?:(?<=')|\s+)"
+        chain = rf"(?<!\w)((?:{article}){{1,{_MOST_WORDS}}})(?:[^\W\d_]+\s+)?$"
+        self._one, self._last = (re.compile(each, re.I) for each in (rf"{article}|\w+\s+", chain))
+        self._forms = load_word_forms(code)
 
     def find(self, text: str) -> str:
-        """Return the articles and the like that a text ends with, up to the next word; empty: none are known."""
+        """Return the articles and the like that a text ends with, and an adjective after them; empty: no article."""
         match = self._last.search(text.replace("’", "'")) if self._groups else None
         return text[match.start() :] if match else ""
+
+    def cut_adjective(self, found: str) -> str:
+        """Return the articles alone of what `find` found."""
+        match = self._last.search(found.replace("’", "'")) if found else None
+        return found[: match.end(1)] if match else ""
 
     def list_others(self, found: str, noun: str) -> list[str]:
         """Return what may stand before a noun in place of what `find` found; that may be among it."""
@@ -76,6 +84,11 @@ class Articles:
             return [word if word.endswith("'") else f"{word} " for word in kind]
 
         groups = [group for group in self._groups if any(word.lower() in kind for kind in group)]
+        if not groups:  # an adjective, in any form
+            longest = len(self._forms.lemma(word)) + _MOST_ENDING
+            others = [each for each in self._forms.list_forms(word) if each.islower() and len(each) <= longest]
+            forms = [word, *others]
+            return [([f"{each} "], [f"{each} "]) for each in forms]
         return [(end(before_consonant), end(before_vowel)) for before_consonant, before_vowel in groups]
 
     def _choose(self, groups: Sequence[tuple[list[str], list[str]]], following: str) -> list[list[str]]:

@@ -12,6 +12,10 @@ usage:
 examples:
     docmt bulk en-fr corpus/*.jsonl.zst -o translated
     docmt bulk status translated
+
+common:
+    output text_column id_column swap samples shard_tokens shard plan_only search.beam search.sampling terms
+    terms_mode memory device precision
 """
 
 from __future__ import annotations
@@ -25,17 +29,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docmt.cli.corpus_io import check_outputs
+from docmt.bulk.job_directory import JobDirectory, JobStatus, read_status, sign_of_life
 from docmt.cli.model_arguments import ModelOptions, ProtectOptions, TermOptions, load_engine, read_languages
-from docmt.cli.options import Parser
-from docmt.cli.output import write_json
+from docmt.cli.output import check_outputs, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
 from docmt.core.settings import MANY, Needs, format_flag, option, quote
 from docmt.decoding.search_config import SearchConfig
 
 if TYPE_CHECKING:
-    from docmt.bulk.job_directory import JobStatus
     from docmt.decoding.document_translator import DocumentTranslator
 
 DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for models without a source language
@@ -87,18 +89,8 @@ class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
     )
 
 
-def parser() -> Parser[BulkOptions]:
-    """Return the parser of the command."""
-    common = (
-        "output text_column id_column swap samples shard_tokens shard plan_only search.beam "
-        "search.sampling terms terms_mode memory device precision"
-    )
-    return Parser("bulk", BulkOptions, __doc__, common=common)
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: BulkOptions) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
-    options = parser().parse(arguments)
     check_outputs(options.json)
     if options.model == _STATUS and not options.output:
         return _print_status(options.input, options.json)
@@ -119,8 +111,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _print_status(directories: Sequence[str], json: str | None) -> int:
-    from docmt.bulk.job_directory import JobDirectory, read_status
-
     if len(directories) != 1:
         raise DocmtError("docmt bulk status needs one directory: that after -o of docmt bulk")
     status = read_status(JobDirectory(Path(directories[0])))
@@ -153,7 +143,6 @@ def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
 
 def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     """Plan the job, if nobody has, and translate its shards. Return its status."""
-    from docmt.bulk.job_directory import JobDirectory, read_status, sign_of_life
     from docmt.bulk.shards import FileShards, RowConfig
     from docmt.bulk.worker import Worker, choose_kind, describe_input
     from docmt.decoding.file_translation import FileConfig
@@ -163,15 +152,9 @@ def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     names = describe_input(paths)
     languages = read_languages(options.model)
     language = options.language or languages[0] or DEFAULT_LANGUAGE
-    rows = RowConfig(
-        options.text_column,
-        options.id_column,
-        language,
-        options.swap,
-        protect=options.patterns or (),
-        has_terms=bool(options.terms or options.consistent),
-        has_memory=bool(options.memory),
-    )
+    columns = options.text_column, options.id_column, language, options.swap
+    patterns, has_terms = options.patterns or (), bool(options.terms or options.consistent)
+    rows = RowConfig(*columns, protect=patterns, has_terms=has_terms, has_memory=bool(options.memory))
     kind = choose_kind(paths, rows, FileConfig(*languages, language, protect=options.patterns)) if paths else None
     if kind is None:
         JobDirectory(Path(options.output))  # there must be one

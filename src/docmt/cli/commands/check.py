@@ -13,6 +13,9 @@ examples:
     docmt check output.jsonl --html report.html --json report.json
     docmt check report.docx bericht.docx
     docmt check report.txt bericht.txt --layout text --target-language de --fail-on number url
+
+common:
+    html json fail_on only show check.target_language check.certainty
 """
 
 from __future__ import annotations
@@ -21,11 +24,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from docmt import checking
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
-from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import ProtectOptions
-from docmt.cli.options import Parser, changed
-from docmt.cli.output import write_json
+from docmt.cli.options import changed
+from docmt.cli.output import check_outputs, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
 from docmt.core.plain_text import STANDARD, write_text
@@ -69,43 +72,25 @@ class CheckOptions(ProtectOptions):
     """thresholds of the checks"""
 
 
-def parser() -> Parser[CheckOptions]:
-    """Return the parser of the command."""
-    return Parser(
-        "check", CheckOptions, __doc__, common="html json fail_on only show check.target_language check.certainty"
-    )
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: CheckOptions) -> int:
     """Check a translation. Print the findings, and write them as JSON and HTML."""
-    options = parser().parse(arguments)
     _check(options)
-    report = _report(options)
+    config, kinds = replace(options.check, protect=options.patterns or ()), options.only or tuple(KINDS)
+    with progress("checking (sentences)") as bar:
+        report = checking.check_files(
+            options.source, options.target, config, layout=options.layout, kinds=kinds, on_progress=bar.advance
+        )
     title = f"{options.source} and {options.target}" if options.target else options.source
     if options.json:
         files = {"source": options.source, "target": options.target}
         write_json(options.json, {**files, **report.to_json()}, indent=1)
     if options.html:
-        from docmt.checking import render_html
-
-        write_text(options.html, render_html(report, f"docmt check: {title}", _MAX_IN_PAGE))
+        write_text(options.html, checking.render_html(report, f"docmt check: {title}", _MAX_IN_PAGE))
     if STANDARD not in (options.json, options.html):
         _print(report, options.show)
     counts = report.counts()
     failing = counts if ANY in options.fail_on else options.fail_on
     return FAILING_FINDINGS if any(counts[kind] for kind in failing) else 0
-
-
-def _report(options: CheckOptions) -> CheckReport:
-    """Return the report on the translation."""
-    from docmt.checking import check_files
-
-    config = replace(options.check, protect=options.patterns or ())
-    with progress("checking (sentences)") as bar:
-        kinds = options.only or tuple(KINDS)
-        return check_files(
-            options.source, options.target, config, layout=options.layout, kinds=kinds, on_progress=bar.advance
-        )
 
 
 def _check(options: CheckOptions) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from importlib import resources
@@ -26,7 +25,6 @@ from rich.table import Table
 from rich.text import Text
 
 from docmt import decoding
-from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError
 from docmt.core.files import make_directory
 from docmt.core.plain_text import write_bytes
@@ -45,14 +43,9 @@ class DemoOptions:
     """directory for the document and its translation"""
 
 
-def parser() -> Parser[DemoOptions]:
-    """Return the parser of the command."""
-    return Parser("demo", DemoOptions, __doc__)
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: DemoOptions) -> int:
     """Translate the document of the package and show both sides. Raises DocmtError if the package has no model."""
-    options, started, console = parser().parse(arguments), time.monotonic(), Console()
+    started, console = time.monotonic(), Console()
     if options.output.is_file():
         raise DocmtError(f"-o {options.output} is a file: name a directory")
     # imported here because torch loads slowly
@@ -84,14 +77,13 @@ def run(arguments: Sequence[str]) -> int:
 def _mark_changes(target: str, other: str) -> tuple[Text, Text]:
     """Return two translations of a sentence, with the words that differ in brackets; the other is empty if equal."""
     words, other_words = target.split(), other.split()
-    blocks = SequenceMatcher(None, words, other_words, autojunk=False).get_matching_blocks()
-    equal = {block.a + i for block in blocks for i in range(block.size)}
-    equal_in_other = {block.b + i for block in blocks for i in range(block.size)}
     marked, other_marked = Text(), Text()
-    for number, word in enumerate(words):
-        marked.append(*((f"{word} ",) if number in equal else (f"[{word}] ", "bold green")))
-    for number, word in enumerate(other_words if other != target else ()):
-        other_marked.append(*((f"{word} ",) if number in equal_in_other else (f">{word}< ", "bold red")))
+    blocks = SequenceMatcher(None, words, other_words, autojunk=False).get_opcodes()
+    for kind, start, end, other_start, other_end in blocks:
+        for word in words[start:end]:
+            marked.append(*((f"{word} ",) if kind == "equal" else (f"[{word}] ", "bold green")))
+        for word in other_words[other_start:other_end] if other != target else ():
+            other_marked.append(*((f"{word} ",) if kind == "equal" else (f">{word}< ", "bold red")))
     return marked, other_marked
 
 

@@ -16,6 +16,10 @@ examples:
     docmt evaluate --hypothesis output.de --reference test.de
     docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de
     docmt evaluate --systems baseline.de other.de third.de --reference test.de
+
+common:
+    hypothesis model systems source reference glossaries output json markdown html metrics.protocol metrics.names
+    metrics.unit search.beam device
 """
 
 from __future__ import annotations
@@ -28,30 +32,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.checking.languages import detect_language
-from docmt.cli.corpus_io import check_outputs, document_name, lines_like_source, map_or_report, read_corpus
 from docmt.cli.evaluation_reports import ReportOptions, report_alignment_errors, report_answers, write_reports
 from docmt.cli.model_arguments import (
     ModelOptions,
     ProtectOptions,
     check_models,
     check_unique,
+    document_name,
     is_model_path,
     load_engine,
     log_use,
+    read_corpus,
     read_languages,
     short_names,
 )
-from docmt.cli.options import Parser, changed
-from docmt.cli.output import Report, print_table, write_results
+from docmt.cli.options import changed
+from docmt.cli.output import Report, check_outputs, map_or_report, print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory
-from docmt.core.plain_text import STANDARD, write_text
+from docmt.core.plain_text import STANDARD, read_lines, write_text
 from docmt.core.progress import is_terminal, progress
 from docmt.core.settings import format_flag, option
 from docmt.data.instances import cut_dbleu_units
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
+from docmt.decoding.translation_results import Translation
 from docmt.documents import Document, ParallelDocument, read_documents
 from docmt.documents.corpus_files import Corpus, read_reference
+from docmt.documents.input_formats import DOCUMENT_MARK, is_jsonl
 from docmt.engines import is_endpoint
 from docmt.evaluation import compare, scores_by_position
 from docmt.evaluation.external import ExternalConfig, ExternalScore, score_externally
@@ -64,7 +71,6 @@ from docmt.terms import Glossary
 from docmt.terms.matching import TermMatcher
 
 if TYPE_CHECKING:
-    from docmt.decoding import Translation
     from docmt.decoding.document_translator import DocumentTranslator
 
 _log = logging.getLogger(__name__)
@@ -162,17 +168,6 @@ class EvaluateOptions(ModelOptions, ProtectOptions, ReportOptions):
         return systems
 
 
-def parser() -> Parser[EvaluateOptions]:
-    """Return the parser of the command."""
-    return Parser(
-        "evaluate",
-        EvaluateOptions,
-        __doc__,
-        common="hypothesis model systems source reference glossaries output json markdown html metrics.protocol "
-        "metrics.names metrics.unit search.beam device",
-    )
-
-
 @dataclass
 class EvaluateRun:
     """One call of the command: options, systems, and a test set of D documents."""
@@ -243,9 +238,8 @@ class EvaluateRun:
         return source, self.options.metrics.language or target
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: EvaluateOptions) -> int:
     """Print scores with their signatures, and intervals and p-values of several systems."""
-    options = parser().parse(arguments)
     if options.pearmut_answers:
         return report_answers(options)
     systems = options.named_systems()
@@ -351,6 +345,24 @@ def _translate(command: EvaluateRun) -> None:
         log_use(translator)
         if system.output:
             write_text(system.output, lines_like_source(source, command.corpus, system.hypotheses or []))
+
+
+def lines_like_source(source: str, corpus: Sequence[ParallelDocument], translations: Sequence[Sequence[str]]) -> str:
+    """Return the translations of a corpus as text that has a line for each line of the source file.
+
+    Empty lines and document marks are copied, and skipped pairs are empty lines. The documents of a JSONL file are
+    separated by empty lines instead.
+    """
+    if is_jsonl(source):
+        return "\n".join(Document.from_sentences(sentences).text() for sentences in translations)
+    translated = {
+        line: sentence
+        for document, sentences in zip(corpus, translations, strict=True)
+        for line, sentence in zip(document.lines, sentences, strict=True)
+    }
+    source_lines = ((number, line.strip()) for number, line in read_lines(source))
+    lines = [translated.get(number, line if line == DOCUMENT_MARK else "") for number, line in source_lines]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def cut_units(translator: Any, document: ParallelDocument) -> list[tuple[int, int]]:

@@ -12,6 +12,9 @@ examples:
     docmt inspect MODEL
     docmt inspect MODEL test.en test.de --json looks.json
     docmt inspect --curves runs/group runs/concat --figure curves.png
+
+common:
+    figure json curves search.beam device
 """
 
 from __future__ import annotations
@@ -23,22 +26,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from docmt import analysis, decoding
 from docmt.analysis.figures import METRICS_FILE, draw_curves, figure_format, read_curves, summarize_run
-from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
-from docmt.cli.model_arguments import SEARCH_DETAILS, ModelOptions, load_translator, short_names
-from docmt.cli.options import Parser
-from docmt.cli.output import Report, write_json
+from docmt.cli.model_arguments import (
+    SEARCH_DETAILS,
+    ModelOptions,
+    document_name,
+    load_translator,
+    read_corpus,
+    short_names,
+)
+from docmt.cli.output import Report, call_or_report, check_outputs, map_or_report, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import STANDARD
 from docmt.core.settings import Excludes, Needs, option
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document, ParallelDocument, read_documents
-
-if TYPE_CHECKING:
-    from docmt.analysis import AttentionReport
-    from docmt.decoding import Translator
 
 _log = logging.getLogger(__name__)
 DRAWN_TOKENS = 60
@@ -83,14 +88,8 @@ class InspectOptions(ModelOptions):
         return list(dict.fromkeys(filter(None, [*beside, self.json])))
 
 
-def parser() -> Parser[InspectOptions]:
-    """Return the parser of the command."""
-    return Parser("inspect", InspectOptions, __doc__, common="figure json curves search.beam device")
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: InspectOptions) -> int:
     """Describe a model, measure its attention, or compare learning curves."""
-    options = parser().parse(arguments)
     _check(options)
     if options.curves:
         return _compare_runs(options)
@@ -98,9 +97,13 @@ def run(arguments: Sequence[str]) -> int:
 
     if len(paths := parse_model_paths(options.model)) > 1:
         raise DocmtError(f"{options.model} is an ensemble: inspect one model at a time, such as {paths[0]}")
-    if not options.source:
-        return _describe(options)
-    return _inspect_attention(options)
+    if options.source:
+        return _inspect_attention(options)
+    from docmt.analysis.model_summary import ModelSummary
+
+    facts = ModelSummary.from_directory(options.model)
+    _write_report(options, facts.format(), facts.to_json())
+    return 0
 
 
 def _check(options: InspectOptions) -> None:
@@ -114,15 +117,6 @@ def _check(options: InspectOptions) -> None:
         figure_format(options.figure)
         outputs.append(str(options.figure))
     check_outputs(*outputs, inputs=[options.source, options.target, *map(str, options.metrics_files().values())])
-
-
-def _describe(options: InspectOptions) -> int:
-    """Describe a model."""
-    from docmt.analysis.model_summary import ModelSummary
-
-    facts = ModelSummary.from_directory(options.model)
-    _write_report(options, facts.format(), facts.to_json())
-    return 0
 
 
 def _compare_runs(options: InspectOptions) -> int:
@@ -146,7 +140,6 @@ def _inspect_attention(options: InspectOptions) -> int:
     """Measure the attention of a model in a corpus. Failed documents do not stop the others."""
     import torch  # imported here because it loads slowly
 
-    from docmt.analysis import AttentionReport
     from docmt.core.progress import progress
     from docmt.evaluation.metrics import format_count
     from docmt.model.products import precision_context
@@ -154,7 +147,7 @@ def _inspect_attention(options: InspectOptions) -> int:
     corpus, failures = _read_corpus(options), Report()
     translator = load_translator(options)
     documents = corpus if options.target else _translate_corpus(options, corpus, translator, failures)
-    report, inspected = AttentionReport(), list[ParallelDocument]()
+    report, inspected = analysis.AttentionReport(), list[ParallelDocument]()
     with (
         torch.inference_mode(),
         precision_context(translator.model, translator.precision),
@@ -193,7 +186,7 @@ def _read_corpus(options: InspectOptions) -> list[ParallelDocument]:
 
 
 def _translate_corpus(
-    options: InspectOptions, corpus: Sequence[ParallelDocument], translator: Translator, failures: Report
+    options: InspectOptions, corpus: Sequence[ParallelDocument], translator: decoding.Translator, failures: Report
 ) -> list[ParallelDocument]:
     """Return the documents with translations of the model, without failed ones."""
     sources = [Document.from_sentences(document.source, id=document.id) for document in corpus]
@@ -206,28 +199,27 @@ def _translate_corpus(
     ]
 
 
-def _record_attention(translator: Translator, document: ParallelDocument, earlier: AttentionReport) -> AttentionReport:
+def _record_attention(
+    translator: decoding.Translator, document: ParallelDocument, earlier: analysis.AttentionReport
+) -> analysis.AttentionReport:
     """Return a report with the attention of the model while it scores the translation of one more document."""
-    from docmt.analysis import report_attention
     from docmt.analysis.token_maps import scoring_passes
 
     report = deepcopy(earlier)  # a document may fail midway
     target = translator.encode(document.target, "target")
-    report_attention(translator.model, scoring_passes(translator, document.source, target), report)
+    analysis.report_attention(translator.model, scoring_passes(translator, document.source, target), report)
     return report
 
 
-def _draw_attention(figure: Path, translator: Translator, document: ParallelDocument) -> str:
+def _draw_attention(figure: Path, translator: decoding.Translator, document: ParallelDocument) -> str:
     """Draw the attention of the last layers in the first sentences of a document. Return which these are."""
-    from docmt.analysis import attention_maps, draw_attention
-
     sides = translator.encode(document.source, "source"), translator.encode(document.target, "target")
     lengths = accumulate(max(map(len, pair)) + 2 for pair in zip(*sides, strict=True))  # with boundary tokens
     count = max(1, sum(length <= DRAWN_TOKENS for length in lengths))
     source, target = (Document.from_sentences(side[:count]) for side in (document.source, document.target))
-    maps = attention_maps(translator, translator.score(source, target))
+    maps = analysis.attention_maps(translator, translator.score(source, target))
     last = {name.rpartition(" ")[0]: name for name in maps}  # of each kind, the last layer
-    draw_attention({name: maps[name] for name in last.values()}, figure)
+    analysis.draw_attention({name: maps[name] for name in last.values()}, figure)
     name = document_name(str(figure), document)
     return f"{name}: the last layer of each kind in {count} of {len(document)} sentences, means over heads"
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Literal
 
-from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import align_columns
 from docmt.core.settings import Excludes, field_range, format_flag, option, ranged, read_package_yaml
@@ -59,14 +58,8 @@ class PullOptions(PretrainedOptions):
     """new model directory (default: in the data home)"""
 
 
-def pull_parser() -> Parser[PullOptions]:
-    """Return the parser of docmt pull."""
-    return Parser("pull", PullOptions, PullOptions.__doc__)
-
-
-def run_pull(arguments: Sequence[str]) -> int:
+def run_pull(options: PullOptions) -> int:
     """Download and convert a model."""
-    options = pull_parser().parse(arguments)
     # imported here because torch loads slowly
     from docmt.checkpoint.hub import choose_directory, find_pair, is_pulled, open_repository, pull_model
     from docmt.checkpoint.model_names import describe_installed, is_non_commercial
@@ -111,14 +104,8 @@ class ModelsOptions:
     """list recommended models on the hub instead"""
 
 
-def models_parser() -> Parser[ModelsOptions]:
-    """Return the parser of docmt models."""
-    return Parser("models", ModelsOptions, ModelsOptions.__doc__)
-
-
-def run_models(arguments: Sequence[str]) -> int:
+def run_models(options: ModelsOptions) -> int:
     """Print a list of models."""
-    options = models_parser().parse(arguments)
     lines = _list_available() if options.available else _list_installed()
     print(printable("\n".join(lines), allowed="\n"))
     return 0
@@ -134,17 +121,10 @@ def _list_installed() -> Iterator[str]:
         return
     rows = [["name", "pair", "system", "parameters", "size", "licence", "folder"]]
     for model in models:
-        rows.append(
-            [
-                model.name,
-                model.pair or "unknown",
-                model.system,
-                f"{model.parameters / 1e6:.1f} million",
-                f"{model.size / 1e6:.0f} MB",
-                _describe_licence(model.licence),
-                "package" if model.path.parent == PACKAGE_MODELS else str(model.path.parent),
-            ]
-        )
+        folder = "package" if model.path.parent == PACKAGE_MODELS else str(model.path.parent)
+        sizes = f"{model.parameters / 1e6:.1f} million", f"{model.size / 1e6:.0f} MB"
+        licence = _describe_licence(model.licence)
+        rows.append([model.name, model.pair or "unknown", model.system, *sizes, licence, folder])
     yield from map(str.rstrip, align_columns(rows, len(rows[0])))
 
 
@@ -192,6 +172,9 @@ class ConvertOptions(PretrainedOptions):
         docmt convert fairseq-rfa checkpoint_best.pt --source-dictionary dict.zh.txt --target-dictionary dict.en.txt -o
             MODEL
         docmt convert thumt model.npz --source-vocabulary vocab.zh.txt --target-vocabulary vocab.en.txt -o MODEL
+
+    common:
+        output arguments instance_tokens source_language target_language prefix keep_vocabulary
     """
 
     family: Literal["huggingface", "fairseq-gtransformer", "fairseq-rfa", "thumt"] = option(
@@ -226,9 +209,8 @@ class ConvertOptions(PretrainedOptions):
     """upper limit of the tokens of an instance, as in training"""
 
 
-def run_convert(arguments: Sequence[str]) -> int:
+def run_convert(options: ConvertOptions) -> int:
     """Convert a checkpoint of another toolkit to a model directory."""
-    options = convert_parser().parse(arguments)
     # imported here because torch loads slowly
     from docmt.checkpoint import convert_gtransformer, convert_huggingface, convert_rfa, convert_thumt
 
@@ -245,16 +227,6 @@ def run_convert(arguments: Sequence[str]) -> int:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     print(f"{printable(str(options.output))}: system {model.config.system}, {parameters / 1e6:.1f} million parameters")
     return 0
-
-
-def convert_parser() -> Parser[ConvertOptions]:
-    """Return the parser of docmt convert."""
-    return Parser(
-        "convert",
-        ConvertOptions,
-        ConvertOptions.__doc__,
-        common="output arguments instance_tokens source_language target_language prefix keep_vocabulary",
-    )
 
 
 def _converter_arguments(options: ConvertOptions, converters: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
@@ -291,6 +263,9 @@ class ExportOptions:
 
     examples:
         docmt export ctranslate2 MODEL -o exported
+
+    common:
+        output
     """
 
     format: Literal["ctranslate2"] = option(positional=True, metavar="FORMAT")
@@ -303,9 +278,8 @@ class ExportOptions:
     """type of the stored weights: float32, float16, bfloat16 or int8"""
 
 
-def run_export(arguments: Sequence[str]) -> int:
+def run_export(options: ExportOptions) -> int:
     """Export a model to another toolkit."""
-    options = export_parser().parse(arguments)
     # imported here because torch loads slowly
     from docmt.checkpoint import export_ctranslate2
     from docmt.checkpoint.model_names import parse_model_paths
@@ -325,11 +299,6 @@ def _describe_input(layout: Mapping[str, Any]) -> str:
     return printable(
         f"CTranslate2 model, tokenizer {kind}; its input is {sentence}{_ADDED_TOKENS.get(kind, '')}{prefix}"
     )
-
-
-def export_parser() -> Parser[ExportOptions]:
-    """Return the parser of docmt export."""
-    return Parser("export", ExportOptions, ExportOptions.__doc__, common="output")
 
 
 @dataclass(frozen=True)
@@ -364,14 +333,8 @@ class AverageOptions:
     option_rules = (Excludes("last", "best", "and {} are both set: choose one of them"),)
 
 
-def average_parser() -> Parser[AverageOptions]:
-    """Return the parser of docmt average."""
-    return Parser("average", AverageOptions, AverageOptions.__doc__)
-
-
-def run_average(arguments: Sequence[str]) -> int:
+def run_average(options: AverageOptions) -> int:
     """Average several models and write the result as a model."""
-    options = average_parser().parse(arguments)
     # imported here because torch loads slowly
     from docmt.checkpoint.model_directory import average_models
     from docmt.training.run_directory import select_snapshots

@@ -11,40 +11,28 @@ usage:
 examples:
     docmt prepare --store stores/mine --train train.en train.de --dev dev.en dev.de --source-language en
         --target-language de
+
+common:
+    store train dev test source_language target_language tokenizer source_tokenizer vocabulary_size overwrite
 """
 
 from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from docmt import data
 from docmt.cli.model_arguments import resolve_model_names
-from docmt.cli.options import Parser
 from docmt.core.errors import printable
-from docmt.data import PrepareConfig
+from docmt.data import PrepareConfig as PrepareOptions
 from docmt.data.preparation import LEARNED_KINDS
 
 _log = logging.getLogger(__name__)
 
 
-def parser() -> Parser[PrepareConfig]:
-    """Return the parser of the command."""
-    return Parser(
-        "prepare",
-        PrepareConfig,
-        __doc__,
-        common="store train dev test source_language target_language tokenizer source_tokenizer vocabulary_size "
-        "overwrite",
-        title="the store",
-    )
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(settings: PrepareOptions) -> int:
     """Write a prepared store and print its statistics."""
-    settings = parser().parse(arguments)
     names = ["source_tokenizer", *(["tokenizer"] if settings.tokenizer not in LEARNED_KINDS else [])]
     settings = resolve_model_names(settings, *names)
     store = data.prepare(settings)

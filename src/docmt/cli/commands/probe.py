@@ -14,6 +14,9 @@ examples:
     docmt probe MODEL OTHER --suite phenomena --json answers.json
     docmt probe MODEL --suite phenomena --context-ablation
     docmt probe MODEL --source test.en --reference test.de
+
+common:
+    suite source reference context_ablation translate json markdown search.beam device
 """
 
 from __future__ import annotations
@@ -23,45 +26,29 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from docmt.cli.corpus_io import call_or_report, check_outputs, document_name, map_or_report, read_corpus
+from docmt import decoding, evaluation
 from docmt.cli.model_arguments import (
     SEARCH_DETAILS,
     ModelOptions,
     check_models,
     check_unique,
+    document_name,
     load_translator,
+    read_corpus,
     short_names,
 )
-from docmt.cli.options import Parser
-from docmt.cli.output import Report, print_table, write_results
+from docmt.cli.output import Report, call_or_report, check_outputs, map_or_report, print_table, write_results
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.progress import progress_prefix
 from docmt.core.settings import Excludes, Needs, option
 from docmt.decoding.search_config import SearchConfig
+from docmt.decoding.translation_results import Translation
 from docmt.documents import ParallelDocument
-from docmt.evaluation import (
-    ContextComparison,
-    ContextGain,
-    ContrastiveResult,
-    SignificanceConfig,
-    Suite,
-    SuiteConfig,
-    UsageConfig,
-    compare_contexts,
-    compare_suite_contexts,
-    context_gain,
-    evaluate_items,
-    evaluate_translations,
-    read_suite,
-)
 from docmt.evaluation.context_usage import check_has_context, document_gains, score_with_and_without_context
 from docmt.evaluation.contrastive import SuiteRow, build_suite_rows, suite_markdown, suite_text
 from docmt.evaluation.suite_contexts import CONDITIONS, SCORED_CONDITIONS, shuffle_contexts
-
-if TYPE_CHECKING:
-    from docmt.decoding import Translation, Translator
 
 _log = logging.getLogger(__name__)
 
@@ -86,11 +73,11 @@ class ProbeOptions(ModelOptions):
     """write all results as JSON (-: to standard output)"""
     markdown: str | None = option(None, metavar="FILE")
     """write the table of --suite as Markdown (-: to standard output); not with --context-ablation"""
-    contrastive: SuiteConfig = field(default_factory=SuiteConfig)
+    contrastive: evaluation.SuiteConfig = field(default_factory=evaluation.SuiteConfig)
     """comparison of the candidates of --suite"""
-    cxmi: UsageConfig = field(default_factory=UsageConfig)
+    cxmi: evaluation.UsageConfig = field(default_factory=evaluation.UsageConfig)
     """measurement of context usage on the references"""
-    significance: SignificanceConfig = option(SignificanceConfig(), skip=("test", "resample"))
+    significance: evaluation.SignificanceConfig = option(evaluation.SignificanceConfig(), skip=("test", "resample"))
     """confidence intervals"""
     search: SearchConfig = option(SearchConfig(), skip=SEARCH_DETAILS)
     """beam search"""
@@ -106,21 +93,11 @@ class ProbeOptions(ModelOptions):
     )
 
 
-def parser() -> Parser[ProbeOptions]:
-    """Return the parser of the command."""
-    return Parser(
-        "probe",
-        ProbeOptions,
-        __doc__,
-        common="suite source reference context_ablation translate json markdown search.beam device",
-    )
-
-
 @dataclass
 class Probe:
     """Results of one model."""
 
-    answers: dict[str, ContrastiveResult] = field(default_factory=dict)
+    answers: dict[str, evaluation.ContrastiveResult] = field(default_factory=dict)
     """answers to each test set, by its name or path"""
     warnings: dict[str, int] = field(default_factory=dict)
     """counts of the warnings on the answers"""
@@ -134,7 +111,7 @@ class ProbeRun:
     """One call of the command: options, test sets and corpus."""
 
     options: ProbeOptions
-    suites: Mapping[str, Suite]
+    suites: Mapping[str, evaluation.Suite]
     """test sets by name or path"""
     corpus: Sequence[ParallelDocument]
     names: Mapping[str, str]
@@ -149,9 +126,8 @@ class ProbeRun:
         return progress_prefix(f"{self.prefix(model)}{suite}" if len(self.names) > 1 or len(self.suites) > 1 else "")
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(options: ProbeOptions) -> int:
     """Print the accuracy of models on test sets, and their context usage."""
-    options = parser().parse(arguments)
     command = _read(options)
     probes, failures = dict[str, Probe](), list[str]()
     missing: list[str] = []
@@ -182,7 +158,7 @@ def _read(options: ProbeOptions) -> ProbeRun:
     check_unique(options.suite, "--suite")
     inputs = [*options.suite, options.source, options.reference]
     check_outputs(options.json, options.markdown, inputs=inputs)
-    suites = {name: read_suite(name) for name in options.suite}
+    suites = {name: evaluation.read_suite(name) for name in options.suite}
     corpus = read_corpus(options.source, options.reference) if options.source else []
     if options.translate and all(suite.generative for suite in suites.values()):
         raise DocmtError("--translate needs a contrastive --suite: add one, or leave --translate out")
@@ -222,23 +198,25 @@ def _probe(command: ProbeRun, model: str) -> Probe:
     return probe
 
 
-def _run_suites(command: ProbeRun, model: str, translator: Translator, probe: Probe) -> None:
+def _run_suites(command: ProbeRun, model: str, translator: decoding.Translator, probe: Probe) -> None:
     """Run a model on every test set."""
     report = Report()
     for name, suite in command.suites.items():
         collect = partial(_collect, report, f"{command.prefix(model)}{name}", suite, "")
         with command.label_progress(model, name):
             if suite.generative:
-                probe.answers[name] = evaluate_translations(translator, suite.items, collect)
+                probe.answers[name] = evaluation.evaluate_translations(translator, suite.items, collect)
             else:
-                probe.answers[name] = evaluate_items(translator, suite.items, command.options.contrastive, collect)
+                probe.answers[name] = evaluation.evaluate_items(
+                    translator, suite.items, command.options.contrastive, collect
+                )
     counts = [result.overall for result in probe.answers.values()]
     items, failed = (sum(getattr(count, name) for count in counts) for name in ("total", "unanswered"))
     probe.warnings, probe.status = report.counts(), report.log(items, items - failed, "items", "answered")
 
 
 def _collect(
-    report: Report, name: str, suite: Suite, condition: str, number: int, result: Translation | DocmtError
+    report: Report, name: str, suite: evaluation.Suite, condition: str, number: int, result: Translation | DocmtError
 ) -> None:
     """Add the error of an item, or the warnings on its translation, to the report. name: of the test set."""
     item = suite.items[number]
@@ -253,7 +231,9 @@ def _collect(
     report.add_warnings(location, result, item.sentence if has_target_only else 0)
 
 
-def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
+def _run_suites_in_contexts(
+    command: ProbeRun, model: str, translator: decoding.Translator, probe: Probe, report: Report
+) -> str:
     """Run a model on every test set with true, empty and shuffled context, and with noise. Return the text table.
 
     Failed test sets are reported and left out.
@@ -264,7 +244,7 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     for short, (name, suite) in zip(short_names(options.suite), command.suites.items(), strict=True):
         collect = partial(_collect, report, f"{prefix}{name}", suite)
         measure = partial(
-            compare_suite_contexts,
+            evaluation.compare_suite_contexts,
             *(translator, suite.items, options.contrastive, options.significance, collect),
             translate=options.translate,
         )
@@ -289,7 +269,9 @@ def _run_suites_in_contexts(command: ProbeRun, model: str, translator: Translato
     return "\n\n".join(["\n".join([suite_text(rows, columns, columns[0]), *remarks]), *tables])
 
 
-def _measure_context_gain(command: ProbeRun, model: str, translator: Translator, probe: Probe, report: Report) -> str:
+def _measure_context_gain(
+    command: ProbeRun, model: str, translator: decoding.Translator, probe: Probe, report: Report
+) -> str:
     """Measure the effect of context on the scores of the references. Return the text tables.
 
     Failed documents and failed measurements are reported and left out.
@@ -303,13 +285,13 @@ def _measure_context_gain(command: ProbeRun, model: str, translator: Translator,
             report.add_warnings(name, scores[0])
             documents.append(document)
             gains.append(document_gains(document, *scores))
-    parts: dict[str, ContextGain | ContextComparison] = {}
+    parts: dict[str, evaluation.ContextGain | evaluation.ContextComparison] = {}
     if documents:
-        parts["context_gain"] = context_gain(gains, options.cxmi, options.significance)
+        parts["context_gain"] = evaluation.context_gain(gains, options.cxmi, options.significance)
     if options.cxmi.replaced_sentences and len(documents) == 1:
         _log.warning("there is only one document: the context of another document is not measured")
     elif options.cxmi.replaced_sentences and documents:
-        measure = partial(compare_contexts, translator, documents, options.cxmi, options.significance)
+        measure = partial(evaluation.compare_contexts, translator, documents, options.cxmi, options.significance)
         contexts = call_or_report(f"{prefix}true, empty and shuffled context", measure, report.failures)
         if contexts is not None:
             parts["other_context"] = contexts

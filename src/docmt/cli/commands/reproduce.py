@@ -11,6 +11,9 @@ usage:
 examples:
     docmt reproduce --list
     docmt reproduce zhang2018-table1 --store stores/mine --output experiments
+
+common:
+    list store output scale seeds dry_run
 """
 
 from __future__ import annotations
@@ -19,20 +22,17 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from docmt import experiments
 from docmt.cli.options import EveryCommand, Parser, is_recipe
 from docmt.core.errors import DocmtError, printable
-from docmt.core.settings import check_field, check_number, field_range, option, quote
+from docmt.core.settings import check_field, check_number, convert_or_raise, field_range, option, quote
 from docmt.decoding import ContextConfig, SearchConfig
 from docmt.decoding.search_config import FOR_TRANSLATE
 from docmt.evaluation import MetricConfig, read_suite
 from docmt.experiments import list_experiments, read_experiment
 from docmt.training import TrainConfig
-
-if TYPE_CHECKING:
-    from docmt.experiments import EvaluationConfig, ExperimentPlan
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class ReproduceOptions:
 
 def parser() -> Parser[ReproduceOptions]:
     """Return the parser of the command."""
-    parser = Parser("reproduce", ReproduceOptions, __doc__, common="list store output scale seeds dry_run")
+    parser = Parser("reproduce", ReproduceOptions, __doc__)
     parser.add_settings(TrainConfig, "", "settings of all runs, which override their recipes", _SET_BY_PLAN)
     return parser
 
@@ -105,20 +105,22 @@ def run(arguments: Sequence[str]) -> int:
 def _read_overrides(option_parser: Parser[ReproduceOptions], arguments: Sequence[str]) -> dict[str, Any]:
     """Return the settings of all runs that are set, by full name. Raises DocmtError for wrong values."""
     command_options = [setting.name for cls in (ReproduceOptions, EveryCommand) for setting in fields(cls)]
-    explicit = option_parser.parse_explicit(arguments)
-    overrides = {name: value for name, value in explicit.items() if name.split(".")[0] not in command_options}
+    values, locations = option_parser.read(arguments)
+    overrides = dict[str, Any]()
     try:
-        for name, value in overrides.items():
-            group, dot, setting = name.rpartition(".")
-            check_field(option_parser.names[name].owner, setting, value, group + dot)
+        for name, value in values.items():
+            if name.split(".")[0] not in command_options:
+                setting, (group, dot, last) = option_parser.names[name], name.rpartition(".")
+                overrides[name] = convert_or_raise(setting.kind, value, name)
+                check_field(setting.owner, last, overrides[name], group + dot)
     except DocmtError as error:
-        raise option_parser.locate(error, option_parser.read(arguments)[1]) from error
+        raise option_parser.locate(error, locations) from error
     return overrides
 
 
 def _make_plan(
     name: str | None, options: ReproduceOptions, overrides: Mapping[str, Any]
-) -> tuple[ExperimentPlan, EvaluationConfig]:
+) -> tuple[experiments.ExperimentPlan, experiments.EvaluationConfig]:
     if not name:
         raise DocmtError("NAME is missing; docmt reproduce --list shows the experiments")
     experiment = read_experiment(name)
@@ -148,7 +150,7 @@ def _parse_seeds(text: str) -> list[int]:
     return seeds
 
 
-def _reproduce(plan: ExperimentPlan, evaluation: EvaluationConfig) -> int:
+def _reproduce(plan: experiments.ExperimentPlan, evaluation: experiments.EvaluationConfig) -> int:
     try:
         failures = experiments.reproduce(
             plan, evaluation, _log.info, lambda failures: experiments.write_report(plan, evaluation, failures)

@@ -11,6 +11,9 @@ usage:
 examples:
     docmt score MODEL test.en test.de
     docmt score MODEL test.jsonl --format jsonl -o scores.jsonl
+
+common:
+    output format alignments batch_tokens device precision
 """
 
 from __future__ import annotations
@@ -21,20 +24,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from docmt.cli.corpus_io import check_outputs, document_name, read_corpus
-from docmt.cli.model_arguments import ModelOptions, load_translator
-from docmt.cli.options import Parser
-from docmt.cli.output import Report, check_alignments, error_records, sentence_records
+from docmt import decoding
+from docmt.cli.model_arguments import ModelOptions, document_name, load_translator, read_corpus
+from docmt.cli.output import Report, check_alignments, check_outputs, error_records, sentence_records
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.settings import option
+from docmt.decoding.translation_results import Translation
 from docmt.documents import Document
 from docmt.documents.corpus_files import count_untranslated
-
-if TYPE_CHECKING:
-    from docmt.decoding import Translation, Translator
 
 _log = logging.getLogger(__name__)
 NO_SCORE = "-"
@@ -59,14 +59,8 @@ class ScoreOptions(ModelOptions):
     """align the words of each sentence: character positions in source and target (needs --format jsonl)"""
 
 
-def parser() -> Parser[ScoreOptions]:
-    """Return the parser of the command."""
-    return Parser("score", ScoreOptions, __doc__, common="output format alignments batch_tokens device precision")
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: ScoreOptions) -> int:
     """Print the log-probability of every supplied target sentence."""
-    options = parser().parse(arguments)
     check_outputs(options.output, inputs=[options.source, options.target])
     check_alignments(options.alignments, [options.format])
     corpus = read_corpus(options.source, options.target, "TARGET", keep_empty=True)
@@ -89,7 +83,9 @@ def run(arguments: Sequence[str]) -> int:
     return report.log(len(corpus), len(corpus) - len(report.failures), "documents", "scored")
 
 
-def _score(translator: Translator, alignments: bool, pairs: Sequence[tuple[Document, Document]]) -> list[Translation]:
+def _score(
+    translator: decoding.Translator, alignments: bool, pairs: Sequence[tuple[Document, Document]]
+) -> list[Translation]:
     """Return the scored translations, with links if `alignments` is set."""
     scored = translator.score_all(pairs)
     return translator.align(scored) if alignments else scored

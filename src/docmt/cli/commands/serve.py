@@ -14,6 +14,9 @@ examples:
     docmt serve en-de de-en --port 8000 --memory-mb 4000
     docmt serve --create-key anna --characters-per-minute 100000
     docmt serve en-fr --host 0.0.0.0
+
+common:
+    host port data open create_key memory_mb search.beam
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import time
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,16 +33,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from docmt.cli.model_arguments import ProtectOptions, TermOptions
-from docmt.cli.options import Parser
 from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.logging import show_times
 from docmt.core.settings import MANY, option
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
+from docmt.serve.access_keys import AccessKeys, KeyLimits
+from docmt.serve.glossary_store import GlossaryStore
+from docmt.serve.job_store import JobStore
 
 if TYPE_CHECKING:
-    import socket
-
-    from docmt.serve.access_keys import AccessKeys
     from docmt.serve.application import ServiceServer
     from docmt.serve.engine import Engine
 
@@ -99,14 +101,8 @@ class ServeOptions(ProtectOptions, TermOptions):
     """beam search"""
 
 
-def parser() -> Parser[ServeOptions]:
-    """Return the parser of the command."""
-    return Parser("serve", ServeOptions, __doc__, common="host port data open create_key memory_mb search.beam")
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: ServeOptions) -> int:
     """Serve until the process is asked to stop, or manage keys."""
-    options = parser().parse(arguments)
     data = Path(options.data).absolute() if options.data else default_data()
     if options.create_key is not None or options.list_keys or options.revoke_key is not None:
         return _manage_keys(options, data)
@@ -129,10 +125,6 @@ def default_data() -> Path:
 
 
 def _manage_keys(options: ServeOptions, data: Path) -> int:
-    from docmt.serve.access_keys import AccessKeys, KeyLimits
-    from docmt.serve.glossary_store import GlossaryStore
-    from docmt.serve.job_store import JobStore
-
     _check_service(options, data)
     keys = AccessKeys(data)
     if options.create_key is not None:
@@ -167,8 +159,6 @@ def _check_service(options: ServeOptions, data: Path) -> None:
 
 
 def _manage_jobs(options: ServeOptions, data: Path) -> int:
-    from docmt.serve.job_store import JobStore
-
     store = JobStore(data, 0.0)
     store.attach()
     if options.cancel_job is not None:
@@ -183,7 +173,6 @@ def _manage_jobs(options: ServeOptions, data: Path) -> int:
 
 
 def _serve(options: ServeOptions, data: Path) -> int:
-    from docmt.serve.access_keys import AccessKeys
     from docmt.serve.application import format_url, is_loopback, open_socket
 
     engine = make_engine(options)  # first: without its models nothing is written
@@ -219,18 +208,20 @@ def local_names(listener: socket.socket) -> frozenset[str]:
 def make_engine(options: ServeOptions) -> Engine:
     """Return the engine of a server, which does not run yet. Raises DocmtError for models."""
     from docmt.serve.engine import Engine
+    from docmt.serve.model_pool import ModelPool
 
-    return Engine(
+    models = ModelPool(
         [str(Path(name).absolute()) if Path(name).is_dir() else name for name in options.models],  # see hide_folders
-        max_memory_mb=options.memory_mb,
         search=options.search,
         device=options.device,
         precision=options.precision,
+        max_bytes=options.memory_mb * _MEBIBYTE,
         terms=options.terms,
         terms_mode=options.terms_mode,
         memory=options.memory,
         protect=options.patterns,
     )
+    return Engine(models)
 
 
 def make_server(
@@ -248,7 +239,7 @@ def make_server(
         if not _ORIGIN.fullmatch(origin):
             raise DocmtError(f"--cors {origin} is no origin: write https://tool.example, without a path")
     max_file_bytes = options.max_file_mb * _MEBIBYTE
-    job_config = JobConfig(options.keep_hours, max_file_bytes, protect=engine.patterns)
+    job_config = JobConfig(options.keep_hours, max_file_bytes, protect=engine.models.patterns)
     jobs = DocumentJobs(engine, data, job_config)
     address, cors = public[1] or "", tuple(options.cors)
     config = ServiceConfig(max_file_bytes=max_file_bytes, cors=cors, hosts=hosts, root_path=public[2], address=address)

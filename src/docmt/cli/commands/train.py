@@ -13,6 +13,10 @@ examples:
     docmt train --store stores/mine --run runs/context --system context --initialize-from runs/sentence --freeze
         pretrained
     docmt train --resume runs/group
+
+common:
+    store run resume model.system model.preset batches.batch_tokens optimizer.learning_rate stop.max_steps stop.patience
+        initialize_from
 """
 
 from __future__ import annotations
@@ -44,14 +48,7 @@ class ResumeOption:
 
 def parser() -> Parser[TrainConfig]:
     """Return the parser of the command."""
-    parser = Parser(
-        "train",
-        TrainConfig,
-        __doc__,
-        common="store run resume model.system model.preset batches.batch_tokens optimizer.learning_rate "
-        "stop.max_steps stop.patience initialize_from",
-        title="the run",
-    )
+    parser = Parser("train", TrainConfig, __doc__, title="the run")
     parser.add_settings(ResumeOption, "", "options")
     return parser
 

@@ -13,6 +13,10 @@ examples:
     docmt translate MODEL *.html -o translated/ --beam 4
     docmt translate MODEL book.txt -o buch.txt --resume
     cat report.txt | docmt translate MODEL --format jsonl > report.jsonl
+
+common:
+    output format fields protect terms terms_mode terms_report consistent memory reuse bilingual report resume
+    search.beam input.layout device
 """
 
 from __future__ import annotations
@@ -31,10 +35,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.checking.languages import detect_language
-from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import SearchOptions, TermOptions, load_engine, log_use, read_languages
-from docmt.cli.options import Parser
-from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, is_resumable
+from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, check_outputs, is_resumable
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import make_directory
 from docmt.core.plain_text import STANDARD, decode_utf8, find_suffix, plain_name, read_bytes, write_text
@@ -42,6 +44,7 @@ from docmt.core.progress import plain_progress
 from docmt.core.settings import Excludes, Needs, check_fields, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
+from docmt.decoding.translation_results import PartialTranslation
 from docmt.documents import InputFile, read_input
 from docmt.documents.document import Layout
 from docmt.documents.input_formats import (
@@ -59,7 +62,6 @@ from docmt.documents.segmentation import knows_language
 from docmt.formats.language_codes import is_same_language
 
 if TYPE_CHECKING:
-    from docmt.decoding import PartialTranslation
     from docmt.decoding.document_translator import DocumentTranslator
 
 _log = logging.getLogger(__name__)
@@ -124,20 +126,8 @@ class TranslateOptions(SearchOptions, TermOptions):
     option_rules = (Needs("terms_mode", "terms"),)
 
 
-def parser() -> Parser[TranslateOptions]:
-    """Return the parser of the command."""
-    return Parser(
-        "translate",
-        TranslateOptions,
-        __doc__,
-        common="output format fields protect terms terms_mode terms_report consistent memory reuse bilingual "
-        "report resume search.beam input.layout device",
-    )
-
-
-def run(arguments: Sequence[str]) -> int:
+def run(options: TranslateOptions) -> int:
     """Translate files. Return 2 if any of them failed."""
-    options = parser().parse(arguments)
     outputs = _outputs(options)
     if options.terms_report and not (options.terms or options.consistent):
         raise DocmtError("--terms-report lists the terms of --terms or --consistent: add one, or leave it out")

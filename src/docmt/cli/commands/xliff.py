@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import ProtectOptions, SearchOptions, load_engine, log_use
-from docmt.cli.options import Parser
-from docmt.cli.output import Report
+from docmt.cli.output import Report, check_outputs
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_bytes, write_bytes
 from docmt.core.settings import option
@@ -40,6 +37,9 @@ class ExtractOptions(SearchOptions):
     examples:
         docmt extract report.docx -o report.xlf --model MODEL
         docmt extract page.html -o page.xlf --source-language en --target-language fr
+
+    common:
+        output model format fields source_language target_language search.beam batch_tokens device precision
     """
 
     file: str = option(positional=True, metavar="FILE")
@@ -58,19 +58,8 @@ class ExtractOptions(SearchOptions):
     """language of the translation (default: that of the model)"""
 
 
-def extract_parser() -> Parser[ExtractOptions]:
-    """Return the parser of docmt extract."""
-    return Parser(
-        "extract",
-        ExtractOptions,
-        ExtractOptions.__doc__,
-        common="output model format fields source_language target_language search.beam batch_tokens device precision",
-    )
-
-
-def run_extract(arguments: Sequence[str]) -> int:
+def run_extract(options: ExtractOptions) -> int:
     """Write a bilingual file. Return 2 if a part could not be translated."""
-    options = extract_parser().parse(arguments)
     if Path(options.output).suffix.lower() not in SUFFIXES:
         raise DocmtError(f"-o {options.output}: extract writes XLIFF. End the name in {' or '.join(SUFFIXES)}.")
     check_outputs(options.output, inputs=[options.file])
@@ -125,6 +114,9 @@ class MergeOptions(ProtectOptions):
     examples:
         docmt merge report.xlf -o bericht.docx
         docmt merge report.xlf -o bericht.docx --original archive/report.docx
+
+    common:
+        output original fields
     """
 
     file: str = option(positional=True, metavar="FILE.xlf")
@@ -137,14 +129,8 @@ class MergeOptions(ProtectOptions):
     """fields that were extracted (default: as the XLIFF file names them)"""
 
 
-def merge_parser() -> Parser[MergeOptions]:
-    """Return the parser of docmt merge."""
-    return Parser("merge", MergeOptions, MergeOptions.__doc__, common="output original fields")
-
-
-def run_merge(arguments: Sequence[str]) -> int:
+def run_merge(options: MergeOptions) -> int:
     """Write the translated file."""
-    options = merge_parser().parse(arguments)
     targets = read_xliff_targets(read_bytes(options.file), options.file)
     original = options.original or _find_original(targets.original, options.file)
     check_outputs(options.output, inputs=[options.file, original])

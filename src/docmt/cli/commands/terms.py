@@ -29,10 +29,8 @@ from typing import Any, Literal
 from docmt.checking import read_translation
 from docmt.checking.languages import detect_language
 from docmt.checking.renderings import Links, find_renderings, find_repeated_phrases, link_by_counts, most_common_text
-from docmt.cli.corpus_io import check_outputs
 from docmt.cli.model_arguments import read_languages
-from docmt.cli.options import Parser
-from docmt.cli.output import write_json
+from docmt.cli.output import check_outputs, write_json
 from docmt.core.errors import USAGE_ERROR, DocmtError, printable
 from docmt.core.plain_text import STANDARD, plain_name, write_text
 from docmt.core.settings import MANY, option
@@ -91,14 +89,8 @@ class _FileReport:
     """why it cannot be used: an error of the file, or entries that contradict each other"""
 
 
-def terms_parser() -> Parser[TermsOptions]:
-    """Return the parser of docmt terms."""
-    return Parser("terms", TermsOptions, __doc__)
-
-
-def run_terms(arguments: Sequence[str]) -> int:
+def run(options: TermsOptions) -> int:
     """Report on glossaries, convert them, or propose one."""
-    options = terms_parser().parse(arguments)
     check_outputs(options.output, options.json, inputs=options.files)
     if options.model and options.action != "extract":
         raise DocmtError("--model is for docmt terms extract: leave it out")
