@@ -18,8 +18,7 @@ from benchmarks.sentences import draw_parallel_lengths
 from docmt.cli.app import keep_freed_memory
 from docmt.core.progress import progress
 from docmt.decoding.ensembles import compute_next_logits
-from docmt.decoding.incremental import IncrementalDecoder
-from docmt.decoding.prefixes import Prefixes, TargetPass
+from docmt.decoding.incremental import IncrementalDecoder, Prefixes, TargetPass
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import ModelConfig, Packed, Spans, TranslationModel
 from docmt.model.model_config import Linear

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from docmt.documents import Document
-from docmt.documents.template_blocks import find_template_tags, match_blocks
+from docmt.documents.columns import find_template_tags, match_blocks
 from docmt.documents.words import find_words
 from docmt.formats import gettext_files, html_pages, json_files, markdown_texts
 from docmt.formats.unit_documents import SentenceTranslation, UnitDocuments

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from docmt.model.attention import Attention
 from docmt.model.embeddings import DistanceBiases
+from docmt.model.kernels import build_bias
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.linear_kernels import read_states, step_linear
 from docmt.model.scope import AttentionScope
@@ -32,11 +33,6 @@ _WORTH_FORGETTING = 0.75  # share of the slots that may stay, so that copying th
 def can_synchronize(device: torch.device) -> bool:
     """Return whether the host may read a value at every step: on a GPU it would wait for all queued work."""
     return device.type == "cpu"
-
-
-def build_bias(visible: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the bias of which keys are visible: bool [...] -> [...]."""
-    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -math.inf)
 
 
 class Step(NamedTuple):

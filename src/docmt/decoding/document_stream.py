@@ -143,48 +143,49 @@ class DocumentStream:
 
     def _fix(self, document: int, translations: Mapping[int, Sequence[int]]) -> None:
         """Give some sentences of a document their translations, but none before the point from which it resumes."""
-        done = self._resume_points[document].sentences if document in self._resume_points else 0
+        done = self._count_resumed(document)
         for number, position in enumerate(self._nonempty[document].tolist(), int(self._offsets[document])):
             if done <= position and position in translations:
                 self._task.history.fix(number, translations[position])
 
     def _resume_document(self, document: int, resume_point: ResumePoint) -> None:
         """Restore the history of a resumed document. Raises DocmtError where no instance begins at that sentence."""
-        starts = self._task.instances.first_output[self._borders[document] : self._borders[document + 1]]
-        start = self._first_untranslated(document, resume_point)
+        history, start = resume_point.history, self._find_sentence(document, resume_point.sentences)
+        first = start - len(history)  # of the sentences whose translations are known
         if resume_point.is_supplied:
-            self._continue_supplied(document, start, resume_point.history)
-            return
-        if start == self._offsets[document + 1] and resume_point.sentences == self._sizes[document]:
-            return
-        number = int(np.searchsorted(starts, start))
-        is_border = number < len(starts) and starts[number] == start
-        first = start - len(resume_point.history)
-        if not is_border or self._task.instances.first[self._borders[document] + number] != first:
-            raise DocmtError(
-                f"document {document + 1} cannot be resumed after sentence {resume_point.sentences}: this model was "
-                "not interrupted there. Translate the document from the beginning."
-            )
-        for position, translations in enumerate(resume_point.history, first):
+            offset = int(self._offsets[document])
+            if first != offset:
+                raise ValueError(
+                    f"{start - offset} sentences have words, but {len(history)} have a supplied translation"
+                )
+            self._begin_output(document, start)
+        elif resume_point.sentences != self._sizes[document]:
+            borders = range(self._borders[document], self._borders[document + 1])
+            instances = self._task.instances
+            if not any(instances.first_output[i] == start and instances.first[i] == first for i in borders):
+                raise DocmtError(
+                    f"document {document + 1} cannot be resumed after sentence {resume_point.sentences}: this model "
+                    "was not interrupted there. Translate the document from the beginning."
+                )
+        for position, translations in enumerate(history, first):
             self._task.history.add(position, [[words] for words in translations])
 
-    def _continue_supplied(self, document: int, start: int, history: Sequence[Sequence[Sequence[int]]]) -> None:
-        """Let the instance that holds the sentence `start` begin its output there, after supplied translations."""
-        offset = int(self._offsets[document])
-        if len(history) != start - offset:
-            raise ValueError(f"{start - offset} sentences have words, but {len(history)} have a supplied translation")
-        for position, translations in enumerate(history, offset):
-            self._task.history.add(position, [[words] for words in translations])
-        borders = slice(self._borders[document], self._borders[document + 1])
-        number = int(self._borders[document] + np.searchsorted(self._task.instances.last[borders], start, side="right"))
-        if number < self._borders[document + 1]:
-            first_output = self._task.instances.first_output.copy()
+    def _begin_output(self, document: int, start: int) -> None:
+        """Let the instance that holds the sentence `start` begin its output there."""
+        instances, borders = self._task.instances, slice(self._borders[document], self._borders[document + 1])
+        number = int(borders.start + np.searchsorted(instances.last[borders], start, side="right"))
+        if number < borders.stop:
+            first_output = instances.first_output.copy()
             first_output[number] = start
-            self._task = replace(self._task, instances=replace(self._task.instances, first_output=first_output))
+            self._task = replace(self._task, instances=replace(instances, first_output=first_output))
 
-    def _first_untranslated(self, document: int, resume_point: ResumePoint) -> int:
-        """Return the first sentence still to be translated, numbered through all documents."""
-        return int(self._offsets[document] + np.searchsorted(self._nonempty[document], resume_point.sentences))
+    def _find_sentence(self, document: int, sentence: int) -> int:
+        """Return the first sentence with words from this one of a document on, numbered through all documents."""
+        return int(self._offsets[document] + np.searchsorted(self._nonempty[document], sentence))
+
+    def _count_resumed(self, document: int) -> int:
+        """Return how many sentences of a document were translated before."""
+        return self._resume_points[document].sentences if document in self._resume_points else 0
 
     def translate(
         self, on_sentences: OnSentences = lambda count: None, start: tuple[int, int] | None = None
@@ -196,7 +197,7 @@ class DocumentStream:
         """
         wanted = 0
         if start is not None:
-            wanted = self._first_untranslated(start[0], ResumePoint(0 if self._sees_others() else start[1]))
+            wanted = self._find_sentence(start[0], 0 if self._sees_others() else start[1])
         for chunk in self._make_chunks():
             indices = [i for i in chunk if not self._done[i]]
             if not indices or self._task.instances.last[chunk[-1]] <= wanted:
@@ -205,7 +206,7 @@ class DocumentStream:
             for _, span in _translate_chunk([(self, i) for i in indices], on_sentences):
                 spans += [*self.report_without_instances(span.document), span]
             for span in spans:
-                first, last = (self._first_untranslated(span.document, ResumePoint(n)) for n in (span.first, span.last))
+                first, last = (self._find_sentence(span.document, number) for number in (span.first, span.last))
                 on_sentences(span.last - span.first - (last - first))  # its empty sentences
             if spans:
                 yield spans
@@ -321,7 +322,7 @@ class DocumentStream:
         done = np.zeros(len(self._task.instances), dtype=np.bool_)
         for document, point in self._resume_points.items():
             borders = slice(self._borders[document], self._borders[document + 1])
-            done[borders] = self._task.instances.first_output[borders] < self._first_untranslated(document, point)
+            done[borders] = self._task.instances.first_output[borders] < self._find_sentence(document, point.sentences)
         return done
 
     def select(self, indices: Sequence[int]) -> Task:
@@ -386,9 +387,9 @@ class DocumentStream:
         nonempty, size = self._nonempty[document], self._sizes[document]  # indices of its sentences with text
         start, stop = (int(each - self._offsets[document]) for each in (first_in_task, instances.last[last_index]))
         first, last = (int(nonempty[start]) if start else 0), (int(nonempty[stop]) if stop < len(nonempty) else size)
-        point = self._resume_points.get(document)
-        if point is not None and first_in_task == self._first_untranslated(document, point):
-            first = point.sentences
+        resumed = self._count_resumed(document)
+        if resumed and first_in_task == self._find_sentence(document, resumed):
+            first = resumed
         history: list[list[list[int]]] = []
         if last_index + 1 < self._borders[document + 1]:
             sees = range(int(instances.first[last_index + 1]), int(instances.first_output[last_index + 1]))
@@ -418,10 +419,9 @@ class DocumentStream:
         self._reported, spans = max(numbers.stop, self._reported), list[TranslatedSpan]()
         for document in numbers:
             size, error = self._sizes[document], self._errors.get(document)
-            point = self._resume_points.get(document)
-            start = 0 if point is None else point.sentences
-            has_words = self._first_untranslated(document, ResumePoint(start)) < self._offsets[document + 1]
-            if has_words or (point is not None and start == size):
+            start = self._count_resumed(document)
+            has_words = self._find_sentence(document, start) < self._offsets[document + 1]
+            if has_words or (document in self._resume_points and start == size):
                 continue
             hypotheses = [] if error else [each.insert_empty([], size - start) for each in join_spans([], self._config)]
             spans.append(TranslatedSpan(document, start, size, hypotheses, ResumePoint(size), error))

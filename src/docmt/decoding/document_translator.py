@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
 from pathlib import Path
-from typing import Any, Literal, Protocol, Self, overload
+from typing import Any, Literal, Protocol, Self, TypeVar, overload
 
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.settings import MANY, check_choice, check_number
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import (
@@ -20,7 +21,6 @@ from docmt.decoding.translation_results import (
     Translation,
     check_documents,
     log_warnings,
-    translate_groups,
 )
 from docmt.documents import Document
 from docmt.terms.glossary import Terms
@@ -32,6 +32,7 @@ DEFAULT_LANGUAGE = "en"
 TOKEN_CHARACTERS = 4
 """Characters of a token, about, where no tokenizer counts."""
 Preparable = Document | str | PreparedDocument
+Aligned = TypeVar("Aligned", Translation, PartialTranslation)
 
 
 def describe_texts(protect: list[str] | str, terms: TermMatcher | None, memory: Memory | None) -> dict[str, Any]:
@@ -128,7 +129,9 @@ class DocumentTranslator(ABC):
         """
 
     @abstractmethod
-    def align(self, translations: Sequence[Any], sentences: Sequence[Collection[int]] | None = None) -> list[Any]:
+    def align(
+        self, translations: Sequence[Aligned], sentences: Sequence[Collection[int]] | None = None
+    ) -> list[Aligned]:
         """Return translations, or parts, with the links of their words (`TranslatedSentence.alignment`).
 
         sentences: for each translation, the numbers (from 0) of the sentences to align; None: all.
@@ -228,8 +231,28 @@ class DocumentTranslator(ABC):
         """
         check_choice("errors", errors, ("raise", "yield"))
         check_number("group", group, (1, MANY))
-        sources = iter(check_documents(documents))
-        return translate_groups(sources, group, errors, self.translate_all, self.count_copies)
+        return self._stream_groups(iter(check_documents(documents)), group, errors)
+
+    def _stream_groups(
+        self, documents: Iterator[Document | str], size: int, errors: str
+    ) -> Iterator[Translation | DocmtError]:
+        """See `stream`."""
+
+        def translate_pairs(pairs: Sequence[tuple[Document | str, int]]) -> list[Translation]:
+            texts, copies = zip(*pairs, strict=True)
+            return self.translate_all(texts, copies=copies)
+
+        numbers, earlier = count(1), Counter[int]()
+        while group := list(islice(documents, size)):
+            copies = self.count_copies(group, earlier) or [0] * len(group)
+            results = map_or_error(list(zip(group, copies, strict=True)), translate_pairs)
+            for document, number, result in zip(group, numbers, results, strict=False):
+                if isinstance(result, DocmtError):
+                    id = f" ({document.id})" if isinstance(document, Document) and document.id else ""
+                    result = DocmtError(f"document {number}{id}: {result}")
+                    if errors == "raise":
+                        raise result
+                yield result
 
     def make_document(self, document: Document | str, language: str = "") -> Document:
         """Return a document, or a text as one. language: of its segmentation rules; empty: the source language."""

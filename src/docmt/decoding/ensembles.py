@@ -105,10 +105,8 @@ def compute_next_logits(model: Model, states: Sequence[Tensor], temperature: flo
 def _find_difference(one: TranslationModel, other: TranslationModel) -> str:
     """Return why two models cannot be members of one ensemble, or nothing if they can."""
     systems = one.config.system, other.config.system
-    for first, second in (
-        (one.system.decoding_order, other.system.decoding_order),
-        (one.system.rules, other.system.rules),
-    ):
+    for name in ("decoding_order", "rules"):
+        first, second = getattr(one.system, name), getattr(other.system, name)
         if first != second:
             return (
                 f"a {systems[0]} and a {systems[1]} model decode differently ({first} and {second}). Choose models of "

@@ -74,7 +74,10 @@ def check_bilingual(path: str) -> None:
 
 
 class FileTranslation:
-    """A file of units, its documents, and what is written from their translations."""
+    """A file of units, perhaps a zip package, its documents, and what is written from their translations.
+
+    `bilingual` is the path of the bilingual file that `render` writes, or empty.
+    """
 
     def __init__(self, path: str, data: bytes, format: FileFormat, config: FileConfig) -> None:
         """Read the units. Raises DocmtError for a file that cannot be read, and for fields that have no effect."""
@@ -84,28 +87,14 @@ class FileTranslation:
         codes = config.source_language, config.target_language
         source, target = (format_language_tag(code) if code else "" for code in codes)
         self.format, self._path, self._config, self._languages = format, path, config, (source, target)
-        self._data = data
+        self._data, self.is_package, self.bilingual = data, data.startswith(b"PK"), config.bilingual
         file = read_units(format, data, path, ReadConfig(config.fields, source, target, config.tags, config.protect))
         self.units = UnitDocuments(file, config.segmentation, path, config.protect)
+        self.documents = self.units.documents
         self.misplaced: list[str] = []
         """codes that had no place in the last rendering"""
         self._failed: list[str] = []  # sentences without a translation in the last rendering
         self._missing: list[str] = []  # sentences with missing text in the last rendering
-
-    @property
-    def is_package(self) -> bool:
-        """True if the file is a zip package."""
-        return self._data.startswith(b"PK")
-
-    @property
-    def bilingual(self) -> str:
-        """Path of the bilingual file that `render` writes, or an empty string."""
-        return self._config.bilingual
-
-    @property
-    def documents(self) -> list[Document]:
-        """The documents of the file."""
-        return self.units.documents
 
     def checksum(self) -> str:
         """Return a checksum of the file and of how it is read."""
@@ -152,8 +141,8 @@ class FileTranslation:
         """Return the translated file, and write the bilingual one. Sentences that failed keep their source."""
         translated = self.translate_units(records)
         self.misplaced = translated.misplaced
-        if self._config.bilingual:
-            self.write_bilingual(self._config.bilingual, translated)
+        if self.bilingual:
+            self.write_bilingual(self.bilingual, translated)
         return self.units.file.write(translated.units, self._languages[1])
 
     def translate_units(self, records: Iterable[str]) -> TranslatedUnits:

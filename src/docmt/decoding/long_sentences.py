@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Any, Protocol
@@ -260,7 +260,7 @@ def _join_rows(source: str, rows: Rows, language: str) -> TranslatedSentence:
         tokens=sum(each.tokens for each in rows),
         pieces=tuple(zip(sources, targets, strict=True)),
         terms=tuple(
-            replace(use, span=(start + use.span[0], start + use.span[1]))
+            replace(use, span=_move(use.span, start))
             for each, (start, _) in zip(rows, sources, strict=True)
             for use in each.terms
         ),
@@ -297,47 +297,40 @@ def align_selected(align: Align, translations: Sequence[Any], sentences: Sequenc
 
 def align_pieces(align: Align, wanted: Sequence[tuple[Translation, Collection[int]]]) -> list[Links]:
     """Return the links of the wanted sentences of translations, whose pieces are aligned apart."""
-    divided = [_DividedTranslation.divide(*pair) for pair in wanted]
-    links = align([each.translation for each in divided], [list(each.origins) for each in divided])
-    return [each.join_links(rows) for each, rows in zip(divided, links, strict=True)]
+    divided, origins = zip(*(_divide_pieces(*pair) for pair in wanted), strict=True) if wanted else ((), ())
+    links = align(divided, list(map(list, origins)))
+    return [_join_links(*pair) for pair in zip(origins, links, strict=True)]
 
 
-@dataclass(frozen=True)
-class _DividedTranslation:
-    """A translation as the model reads it in one pass for alignment: pieces are sentences."""
+Origins = dict[int, tuple[int, int, int]]
+"""For each piece to align, the number of its whole sentence, and where it begins in the source and in the target."""
 
-    translation: Translation
-    origins: Mapping[int, tuple[int, Span, Span]]
-    """for each sentence to align, the number of its whole sentence, and the characters that it is there"""
 
-    @classmethod
-    def divide(cls, translation: Translation, wanted: Collection[int]) -> _DividedTranslation:
-        """Return a translation with its pieces as sentences."""
-        rows, origins, selected = list[TranslatedSentence](), {}, set(wanted)
-        for number, sentence in enumerate(translation):
-            for one, other in sentence.pieces or [((0, len(sentence.source)), (0, len(sentence.target)))]:
-                if number in selected:
-                    origins[len(rows)] = number, one, other
-                texts = sentence.source[slice(*one)], sentence.target[slice(*other)]
-                rows.append(
-                    replace(sentence, source=texts[0], target=texts[1], pieces=()) if sentence.pieces else sentence
-                )
-        return cls(make_translation(rows), origins)
+def _divide_pieces(translation: Translation, wanted: Collection[int]) -> tuple[Translation, Origins]:
+    """Return a translation as the model reads it in one pass for alignment: its pieces are sentences."""
+    rows, origins, selected = list[TranslatedSentence](), Origins(), set(wanted)
+    for number, sentence in enumerate(translation):
+        for one, other in sentence.pieces or [((0, len(sentence.source)), (0, len(sentence.target)))]:
+            if number in selected:
+                origins[len(rows)] = number, one[0], other[0]
+            texts = sentence.source[slice(*one)], sentence.target[slice(*other)]
+            rows.append(replace(sentence, source=texts[0], target=texts[1], pieces=()) if sentence.pieces else sentence)
+    return make_translation(rows), origins
 
-    def join_links(self, links: Links) -> Links:
-        """Return the links of whole sentences from those of the rows."""
-        joined: Links = {}
-        for row, (number, (source, _), (target, _)) in self.origins.items():
-            moved = tuple(
-                replace(
-                    link,
-                    source=(link.source[0] + source, link.source[1] + source),
-                    target=(link.target[0] + target, link.target[1] + target),
-                )
-                for link in links[row]
-            )
-            joined[number] = joined.get(number, ()) + moved
-        return joined
+
+def _join_links(origins: Origins, links: Links) -> Links:
+    """Return the links of whole sentences from those of their pieces."""
+    joined: Links = {}
+    for row, (number, source, target) in origins.items():
+        moved = (
+            replace(link, source=_move(link.source, source), target=_move(link.target, target)) for link in links[row]
+        )
+        joined[number] = (*joined.get(number, ()), *moved)
+    return joined
+
+
+def _move(span: Span, offset: int) -> Span:
+    return span[0] + offset, span[1] + offset
 
 
 def find_doubtful(sources: Sequence[PreparedDocument], rows: Mapping[Key, Rows]) -> dict[Key, Rows]:

@@ -30,8 +30,8 @@ from docmt.decoding.ensembles import (
     list_members,
     list_memories,
 )
+from docmt.decoding.incremental import Prefixes, TargetPass, can_read_prefixes
 from docmt.decoding.logits import log_normalizers
-from docmt.decoding.prefixes import Prefixes, TargetPass, can_read_prefixes
 from docmt.decoding.scheduler import POOL_FACTOR, OnSentences, SearchResults, Task, batch_rows
 from docmt.decoding.scoring import CHUNK, find_forced_labels, split_scores
 from docmt.decoding.search_config import ContextConfig, SearchConfig, between_steps

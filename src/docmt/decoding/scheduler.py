@@ -94,7 +94,7 @@ class Task:
     batch_tokens: int = BATCH_TOKENS
     drafts: SentenceTokens | None = None
     """drafts of all sentences, for a model that reads them"""
-    history: History = field(default_factory=lambda: History())
+    history: History = field(default_factory=History)
     """translations of earlier sentences"""
     sample_numbers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """with `search.sampling`, see `number_samples`"""
@@ -424,9 +424,8 @@ def search_sentences(task: Task, on_sentences: OnSentences) -> SearchResults:
             rows += task.make_rows(searched, aligned[np.array(searched) - int(task.instances.first[i])].tolist())
         for indices in batch_rows(rows, task.batch_tokens):
             results = search(task.model, memories, [rows[index] for index in indices], task.specials, task.config)
-            for index, hypotheses in zip(indices, results, strict=True):
-                span = TranslatedSpan(0, numbers[index], numbers[index] + 1, hypotheses)
-                spans[span.first] = span
+            for number, hypotheses in zip([numbers[index] for index in indices], results, strict=True):
+                spans[number] = TranslatedSpan(0, number, number + 1, hypotheses)
             on_sentences(len(indices))
     return spans
 

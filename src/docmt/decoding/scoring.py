@@ -176,22 +176,15 @@ def score_task(
         inputs = share_sources(task, batch.inputs, batch_groups)
         inputs = inputs.isolate_sentences() if without_context else inputs
         batch = Batch(inputs, replaced_words(batch.labels)).to(model.device)
-        for numbers, hypothesis in zip(equal, _score(task, words, batch, indices, free_at_limit), strict=True):
+        member_scores = [_score_labels(member, batch, task.config.temperature) for member in list_members(model)]
+        scores = average_probabilities(member_scores)
+        hypotheses = split_scores(task, words, batch.labels, scores, indices, free_at_limit)
+        for numbers, hypothesis in zip(equal, hypotheses, strict=True):
             for i in numbers:
                 span = TranslatedSpan(0, int(task.instances.first_output[i]), int(task.instances.last[i]), [hypothesis])
                 spans[span.first] = span
                 on_sentences(span.last - span.first)
     return spans
-
-
-def _score(
-    task: Task, target: SentenceTokens, batch: Batch, indices: Sequence[int], free_at_limit: bool
-) -> list[Hypothesis]:
-    """Score the translated sentences of one batch of instances by force decoding."""
-    scores = average_probabilities(
-        [_score_labels(member, batch, task.config.temperature) for member in list_members(task.model)]
-    )
-    return split_scores(task, target, batch.labels, scores, indices, free_at_limit)
 
 
 def split_scores(

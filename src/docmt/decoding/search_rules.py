@@ -57,13 +57,13 @@ class TargetBoundaries:
         """Number of opening tokens after the first one of a sentence."""
         return len(self.tokens.target_opening) - 1
 
-    def is_opened(self, offset: Tensor) -> Tensor:
-        """Return whether all opening tokens of the sentence were read, for tokens at these offsets in it."""
-        return offset >= self.inner_openers
-
     def is_closed(self, last: Tensor, offset: Tensor) -> Tensor:
         """Return whether these tokens, at these offsets, closed their sentences: a boundary token must follow."""
         return (last == self.specials.eos) & (offset > self.inner_openers)
+
+    def is_inside(self, last: Tensor, offset: Tensor) -> Tensor:
+        """Return whether a word or the closing token must follow these tokens, at these offsets in their sentences."""
+        return (offset >= self.inner_openers) & ~self.is_closed(last, offset)
 
     def opens_sentence(self, tokens: Tensor, last: Tensor, offset: Tensor) -> Tensor:
         """Return whether these tokens open a sentence; last, offset: the token before each, and its offset."""

@@ -9,10 +9,11 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import count, islice
+from functools import reduce
+from operator import add
 from typing import Any, Literal, TypeVar
 
-from docmt.core.errors import DocmtError, map_or_error
+from docmt.core.errors import DocmtError
 from docmt.core.settings import quote
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents import Document
@@ -173,23 +174,20 @@ class Hypothesis:
         """
         if len(positions) == count:
             return self
-        sentences: list[list[int]] = [[] for _ in range(count)]
-        scores, tokens, rank_scores = [0.0] * count, [0] * count, [0.0] * count
-        token_scores = [array("f") for _ in range(count)] if self.token_scores else []
-        for number, position in enumerate(positions):
-            if token_scores:
-                token_scores[position] = self.token_scores[number]
-            sentences[position], scores[position] = self.sentences[number], self.sentence_scores[number]
-            tokens[position], rank_scores[position] = self.sentence_tokens[number], self.rank_scores[number]
+
+        def spread(values: Sequence[Any], empty: Any) -> list[Any]:
+            by_position = dict(zip(positions, values, strict=True))
+            return [by_position.get(number, empty) for number in range(count)]
+
         return replace(
             self,
-            sentences=sentences,
-            sentence_scores=scores,
-            sentence_tokens=tokens,
+            sentences=spread(self.sentences, []),
+            sentence_scores=spread(self.sentence_scores, 0.0),
+            sentence_tokens=spread(self.sentence_tokens, 0),
             miscounted=[(positions[first], positions[last - 1] + 1) for first, last in self.miscounted],
             at_limit=[positions[number] for number in self.at_limit],
-            rank_scores=rank_scores,
-            token_scores=token_scores,
+            rank_scores=spread(self.rank_scores, 0.0),
+            token_scores=spread(self.token_scores, array("f")) if self.token_scores else [],
         )
 
 
@@ -347,11 +345,8 @@ class EngineUse:
 
 def sum_uses(uses: Iterable[EngineUse | None]) -> EngineUse | None:
     """Return what translations took together, None if no server made any."""
-    total: EngineUse | None = None
-    for use in uses:
-        if use is not None:
-            total = total + use if total else use
-    return total
+    engine_uses = [use for use in uses if use is not None]
+    return reduce(add, engine_uses) if engine_uses else None
 
 
 @dataclass(frozen=True)
@@ -543,32 +538,6 @@ def log_warnings(translations: Iterable[Translation]) -> None:
     if counts:
         summary = ", ".join(f"{count} x {name}" for name, count in counts.items())
         _log.warning("%s. Translate a Document to see where (Translation.warnings).", summary)
-
-
-def translate_groups(
-    documents: Iterator[Document | str],
-    size: int,
-    errors: str,
-    translate: Callable[..., list[Translation]],
-    count_copies: Callable[[Sequence[Document | str], Counter[int]], list[int] | None],
-) -> Iterator[Translation | DocmtError]:
-    """Yield translations and errors of documents, `size` at a time. See `Translator.stream` and its other methods."""
-
-    def translate_pairs(pairs: Sequence[tuple[Document | str, int]]) -> list[Translation]:
-        texts, copies = zip(*pairs, strict=True)
-        return translate(texts, copies=copies)
-
-    numbers, earlier = count(1), Counter[int]()
-    while group := list(islice(documents, size)):
-        copies = count_copies(group, earlier) or [0] * len(group)
-        results = map_or_error(list(zip(group, copies, strict=True)), translate_pairs)
-        for document, number, result in zip(group, numbers, results, strict=False):
-            if isinstance(result, DocmtError):
-                id = f" ({document.id})" if isinstance(document, Document) and document.id else ""
-                result = DocmtError(f"document {number}{id}: {result}")
-                if errors == "raise":
-                    raise result
-            yield result
 
 
 def check_documents(documents: Iterable[DocumentKind]) -> Iterable[DocumentKind]:

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from hashlib import blake2b
 from itertools import repeat
 from pathlib import Path
-from typing import Any, NamedTuple, Self, get_args, overload
+from typing import Any, NamedTuple, Self, get_args
 
 import torch
 
@@ -25,7 +25,7 @@ from docmt.core.settings import MANY, check_choice, check_number, format_flag, q
 from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
 from docmt.decoding.document_stream import DocumentStream, translate_documents, translate_next
-from docmt.decoding.document_translator import DocumentTranslator, Preparable, check_targets, describe_texts
+from docmt.decoding.document_translator import Aligned, DocumentTranslator, Preparable, check_targets, describe_texts
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
 from docmt.decoding.logits import count_copies
@@ -301,9 +301,9 @@ class Translator(DocumentTranslator):
     def _prepare(self, document: Preparable) -> PreparedDocument:
         """Return a document with its tokens and what the memory has for it."""
         prepared = self.prepare(document)
-        return (
-            prepared.with_memory(self.memory, lambda texts: self.encode(texts, "target")) if self.memory else prepared
-        )
+        if not self.memory:
+            return prepared
+        return prepared.with_memory(self.memory, lambda texts: self.encode(texts, "target"))
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """Return the point after the first sentences of a document, whose translations are supplied.
@@ -443,15 +443,9 @@ class Translator(DocumentTranslator):
             for pair, words, hypothesis in zip(documents, sources, scored, strict=True)
         ]
 
-    @overload
     def align(
-        self, translations: Sequence[Translation], sentences: Sequence[Collection[int]] | None = None
-    ) -> list[Translation]: ...
-    @overload
-    def align(
-        self, translations: Sequence[PartialTranslation], sentences: Sequence[Collection[int]] | None = None
-    ) -> list[PartialTranslation]: ...
-    def align(self, translations: Sequence[Any], sentences: Sequence[Collection[int]] | None = None) -> list[Any]:
+        self, translations: Sequence[Aligned], sentences: Sequence[Collection[int]] | None = None
+    ) -> list[Aligned]:
         """Return translations with the links of their words (`TranslatedSentence.alignment`), by the model's attention.
 
         One pass reads source and translation, as in scoring. translations: of this model, or supplied ones that it has

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import BinaryIO
 
@@ -166,11 +166,18 @@ def _first_side(document: FileDocument) -> tuple[str, ...]:
 def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[FileDocument]:
     """Yield the documents of two text files with a third that names them line by line, or of OPUS.
 
-    Lines of .ids files of OPUS have the files of both sides, and the numbers of the sentences there.
-
     Consecutive lines with the same id are one document. Lines that are empty in all files are ignored.
     """
-    document: FileDocument | None = None
+    for id, lines in groupby(_read_named_lines(source, target, docids), key=lambda line: line[0]):
+        rows = [row for _, row in lines]
+        yield FileDocument(id, rows[0][0], rows)
+
+
+def _read_named_lines(source: Path, target: Path, docids: Path) -> Iterator[tuple[str, Row]]:
+    """Yield the id of the document of each line, and the line.
+
+    Lines of .ids files of OPUS have the files of both sides, and the numbers of the sentences there.
+    """
     is_opus = False
     for number, (source_line, target_line, id) in _read_in_parallel((source, target, docids)):
         for path, line in ((source, source_line), (target, target_line)):
@@ -186,13 +193,7 @@ def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[FileDoc
         is_opus = is_opus or id.count("\t") == _OPUS_TABS
         if is_opus:  # a line without sentences on one side has fewer tabs, as lines are stripped
             id = "\t".join(id.split("\t")[:2])
-        if document is None or id != document.id:
-            if document is not None:
-                yield document
-            document = FileDocument(id, number, [])
-        document.rows.append((number, (source_line, target_line)))
-    if document is not None:
-        yield document
+        yield id, (number, (source_line, target_line))
 
 
 def _read_text_files(*paths: Path) -> Iterator[FileDocument]:

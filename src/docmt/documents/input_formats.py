@@ -52,9 +52,9 @@ class FileFormat(NamedTuple):
 
     name: str
     suffixes: tuple[str, ...]
-    reader: str
+    reader: str = ""
     """module and function of `docmt.formats` that reads it into units; empty: docmt does not read it"""
-    description: str
+    description: str = ""
     """in messages; empty: commands that know no units read it as text"""
     is_checked: bool = False
     """whether `docmt check` compares two such files"""
@@ -69,14 +69,7 @@ class FileFormat(NamedTuple):
 
 _DATA = read_package_yaml("docmt.documents", "input_formats.yaml", typed=True)
 _TABLE = [
-    FileFormat(
-        name,
-        tuple(values["suffixes"].split()),
-        values.get("reader", ""),
-        values.get("description", ""),
-        is_checked=values.get("check", False),
-        has_fields=values.get("fields", False),
-    )
+    FileFormat(name, **{**values, "suffixes": tuple(values["suffixes"].split())})
     for name, values in _DATA["formats"].items()
 ]
 _BY_NAME = {each.name: each for each in _TABLE}

@@ -13,15 +13,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from importlib.resources import files
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import yaml
-
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import read_text
-from docmt.core.settings import quote
+from docmt.core.settings import quote, read_package_yaml
 from docmt.documents.numbers import is_similar, read_digits, repair_numbers
 from docmt.documents.words import Span, WordLink, find_words, has_letters
 
@@ -79,8 +76,7 @@ class Protected(NamedTuple):
 @cache
 def load_kinds() -> list[dict[str, Any]]:
     """Return the kinds with their patterns, whose character classes are complete, in the order that they are tried."""
-    text = files("docmt.documents").joinpath("protected_text.yaml").read_text(encoding="utf-8")
-    kinds: list[dict[str, Any]] = yaml.load(text, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader)
+    kinds: list[dict[str, Any]] = read_package_yaml(__package__, "protected_text.yaml", typed=True)
     for kind in kinds:
         for name, characters in _CLASSES.items():
             kind["patterns"] = [pattern.replace(name, characters) for pattern in kind["patterns"]]

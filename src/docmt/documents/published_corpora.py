@@ -202,8 +202,7 @@ class Columns:
 
     def for_file(self, path: Path | str) -> Columns:
         """Return the columns with the usual names of a format."""
-        usual = ("1", "2", "3") if is_tsv(path) else ("source", "target", "document")
-        source, target, document = usual
+        source, target, document = ("1", "2", "3") if is_tsv(path) else ("source", "target", "document")
         return replace(
             self, source=self.source or source, target=self.target or target, document=self.document or document
         )

@@ -14,7 +14,7 @@ from html import unescape
 from itertools import accumulate, pairwise, permutations
 from typing import Literal, NamedTuple
 
-from docmt.documents.template_blocks import SIGNS, find_template_tags
+from docmt.documents.columns import TAG_SIGN, find_template_tags
 from docmt.documents.words import has_letters, has_words
 from docmt.formats.html_elements import (
     BLOCKS,
@@ -526,7 +526,7 @@ def _are_apart(before: str, after: str, tags: Sequence[_Item]) -> bool:
     """
     names = {tag.name for tag in tags}
     last, first = _LAST_WORD.search(before), _FIRST_WORD.match(after)
-    if first is None or {"sub", "sup"} & names or any(tag.kind == "single" or SIGNS.match(tag.name) for tag in tags):
+    if first is None or {"sub", "sup"} & names or any(tag.kind == "single" or TAG_SIGN.match(tag.name) for tag in tags):
         return False
     are_siblings = tags[0].kind == "close" and tags[-1].kind == "open"
     is_capital = after[0].isupper()

@@ -13,8 +13,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from docmt.core.settings import read_package_yaml
+from docmt.documents.columns import find_blocks
 from docmt.documents.protected_text import find_protected
-from docmt.documents.template_blocks import find_blocks
 from docmt.documents.words import has_letters
 from docmt.formats.units import SPACE, Code, Unit, UnitBuilder
 

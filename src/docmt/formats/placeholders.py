@@ -9,8 +9,8 @@ from html import unescape
 from html.entities import html5
 from itertools import groupby, pairwise
 
+from docmt.documents.columns import find_blocks
 from docmt.documents.protected_text import find_protected
-from docmt.documents.template_blocks import find_blocks
 from docmt.documents.words import Span
 from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
 

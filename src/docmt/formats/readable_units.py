@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import accumulate
 
 from docmt.documents import sentence_spans
-from docmt.documents.template_blocks import find_blocks
+from docmt.documents.columns import find_blocks
 from docmt.documents.words import Span, has_letters, is_symbol
 from docmt.formats.placeholders import find_placeholders, is_readable, tidy_pieces
 from docmt.formats.projection import Passage, find_enclosing_codes, project_codes

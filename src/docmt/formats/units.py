@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
-from docmt.documents.columns import pass_marks
+from docmt.documents.columns import TAG_SIGN, find_blocks, pass_marks
 from docmt.documents.input_formats import FileFormat
-from docmt.documents.template_blocks import SIGNS, find_blocks
 from docmt.documents.words import has_letters
 
 CodeKind = Literal["open", "close", "single"]
@@ -247,7 +246,7 @@ class UnitBuilder:
 
     def _hold_space(self) -> None:
         """Let the last code have the second of two spaces around it if it is a tag of a template: it may trim one."""
-        if SIGNS.match(self._codes[-1].content):
+        if TAG_SIGN.match(self._codes[-1].content):
             self._last_single = len(self._codes) - 1
 
     def _set_alone(self, index: int) -> None:

@@ -155,13 +155,18 @@ class FullContext:
         memory = x if scope.memory == "self" else self.memories[scope.memory].select_states(scope)
         pattern = self._patterns.get(scope.without_layer)
         if pattern is None:
-            queries = self.sequence.documents if scope.extent == "document" else self.sequence.sentences
+            whole = scope.extent == "document"
+            queries = self.sequence.documents if whole else self.sequence.sentences
             if queries is None:
                 raise ValueError(f"the computed sequence has no documents, but {scope} needs them")
             sentences, others = self.sequence.sentences, self.memories.get(scope.memory)
             # It refers to no pattern: no cycle of references.
             number = partial(number_sentences, self.sequence, self.alignment, find_source(self.memories), others)
-            pattern = AttentionPattern(queries, self._find_keys(scope), scope.causal, len(memory), sentences, number)
+            keys = visible_spans(others or self.sequence, scope)
+            aligned = self.document_alignment if whole else self.alignment
+            if others is not None and aligned is not None:
+                keys = keys.select(aligned)
+            pattern = AttentionPattern(queries, keys, scope.causal, len(memory), sentences, number)
             self._patterns[scope.without_layer] = pattern
         return PackedStates(memory, pattern)
 
@@ -192,13 +197,6 @@ class FullContext:
             return memory, torch.arange(len(lengths)).repeat_interleave(lengths)
         aligned = torch.arange(len(lengths)) if self.alignment is None else self.alignment
         return self.memories[name], aligned.repeat_interleave(lengths)
-
-    def _find_keys(self, scope: AttentionScope) -> Spans:
-        if scope.memory == "self":
-            return visible_spans(self.sequence, scope)
-        spans = visible_spans(self.memories[scope.memory], scope)
-        indices = self.document_alignment if scope.extent == "document" else self.alignment
-        return spans if indices is None else spans.select(indices)
 
 
 class DraftContext(FullContext):

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from docmt.core.errors import DocmtError
 from docmt.model import noise
-from docmt.model.families import PADDING_ID, Family
-from docmt.model.transformer_config import TransformerConfig
+from docmt.model.families import PADDING_ID, Family, TransformerConfig
 
 # The published code counts positions from the padding id (1) plus one.
 FIRST_POSITION = 2

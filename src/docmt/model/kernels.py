@@ -42,15 +42,9 @@ def attend_reference(
     distances: DistanceBiases | None = None,
 ) -> Tensor:
     """Attend segment by segment: softmax(Q K^T / sqrt(k) + bias) V. The other kernels equal it, but are fast."""
-    outputs = []
-    layout = zip(
-        pattern.queries.starts.tolist(),
-        pattern.queries.lengths.tolist(),
-        pattern.keys.starts.tolist(),
-        pattern.keys.lengths.tolist(),
-        strict=True,
-    )
-    for q_start, q_length, k_start, k_length in layout:
+    outputs, sides = [], (pattern.queries, pattern.keys)
+    columns = [column.tolist() for spans in sides for column in (spans.starts, spans.lengths)]
+    for q_start, q_length, k_start, k_length in zip(*columns, strict=True):
         q = query[q_start : q_start + q_length].transpose(0, 1)  # [H, q, k]
         k = key[k_start : k_start + k_length].transpose(0, 1)  # [H, l, k]
         v = value[k_start : k_start + k_length].transpose(0, 1)
@@ -142,8 +136,7 @@ class Bucket:
                 shape = (self.query_length, self.key_length)
                 bias = torch.full(shape, -math.inf, dtype=dtype, device=self.device).triu_(1)
             elif self.key_mask is not None:
-                bias = self.key_mask.new_zeros(self.key_mask.shape, dtype=dtype)
-                bias.masked_fill_(~self.key_mask, -math.inf)
+                bias = build_bias(self.key_mask, dtype)
             self._built[dtype] = bias
         return self._built[dtype]
 
@@ -478,6 +471,16 @@ def choose_kernel(query: Tensor, dropout: float, has_biases: bool = False) -> tu
     if query.shape[-1] % _VARLEN_WIDTH_UNIT:
         return "padded", f"varlen has heads of a multiple of {_VARLEN_WIDTH_UNIT} dimensions"
     return "varlen", "CUDA with 16-bit floats"
+
+
+def build_bias(visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the bias of which keys are visible: bool [...] -> [...]."""
+    return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -math.inf)
+
+
+def product_dtype(device: torch.device, otherwise: torch.dtype) -> torch.dtype:
+    """Return the dtype of products on a device: that of autocast, or without it another one."""
+    return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else otherwise
 
 
 def upcast(x: Tensor) -> Tensor:

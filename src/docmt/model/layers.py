@@ -79,9 +79,13 @@ class Residual(nn.Module):
 
     def add_output(self, x: Tensor, output: Tensor) -> Tensor:
         """Add the block's output to the input x of the branch."""
-        total = x + self.dropout(output)
+        total = self.join(x, output)
         normed: Tensor = total if self.pre_norm or self.norm is None else self.norm(total)
         return normed
+
+    def join(self, x: Tensor, output: Tensor) -> Tensor:
+        """Join the input and the output, before the norm."""
+        return x + self.dropout(output)
 
 
 class GatedResidual(Residual):
@@ -100,13 +104,11 @@ class GatedResidual(Residual):
         for projection in (self.gate_input, self.gate_context):
             nn.init.xavier_uniform_(projection.weight)
 
-    def add_output(self, x: Tensor, output: Tensor) -> Tensor:
-        """Add the block's output to the input x of the branch."""
+    def join(self, x: Tensor, output: Tensor) -> Tensor:
+        """Join the input and the output by the gate, before the norm."""
         gate = self.opening(self.gate_input(x) + self.gate_context(output))
         # Not `lerp`: under autocast, x from a norm may have another precision.
-        total = x + (1 - gate) * output if self.additive else output + gate * (x - output)
-        normed: Tensor = total if self.pre_norm or self.norm is None else self.norm(total)
-        return normed
+        return x + (1 - gate) * output if self.additive else output + gate * (x - output)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

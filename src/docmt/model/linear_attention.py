@@ -17,11 +17,11 @@ from torch.quasirandom import SobolEngine
 
 from docmt.model.attention import Attention
 from docmt.model.contexts import AttentionContext
+from docmt.model.families import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
 from docmt.model.kernels import AttentionPattern, upcast
 from docmt.model.linear_kernels import GateDecay, attend_linear
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
-from docmt.model.transformer_config import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
 
 FeatureSampling = Literal["independent", "orthogonal", "quasi"]
 """Sampling of random directions.

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from docmt.model.kernels import AttentionPattern, Rows, gather_rows, scatter_rows
+from docmt.model.kernels import AttentionPattern, Rows, gather_rows, product_dtype, scatter_rows
 from docmt.model.spans import Spans
 
 CHUNK = 64
@@ -58,7 +58,7 @@ def attend_linear(
     log_weights [Tk, H], for other patterns: log weights of keys, relative to the largest of the span, which gets no
     gradient.
     """
-    dtype = _product_dtype(query)
+    dtype = product_dtype(query.device, _sum_dtype(query.dtype))
     with torch.autocast(query.device.type, enabled=False):
         heads, device = query.shape[1], query.device
         chunks = pattern.get_or_build(
@@ -86,7 +86,7 @@ def compute_states(
     key: Tensor, value: Tensor, keys: Spans, features: Features | None = None, log_weights: Tensor | None = None
 ) -> Tensor:
     """Return the state [S, H, F, k + 1] of each span; see `attend_linear`."""
-    dtype = _product_dtype(key)
+    dtype = product_dtype(key.device, _sum_dtype(key.dtype))
     with torch.autocast(key.device.type, enabled=False):
         key_chunks = Chunks(keys, CHUNK, key.shape[1], len(key), key.device)
         return _compute_segment_states(key, value, key_chunks, features, log_weights, dtype, BLOCK)
@@ -231,11 +231,6 @@ def _apply_features(x: Tensor, features: Features | None, dtype: torch.dtype) ->
 def _split(x: Tensor, chunk: int) -> Tensor:
     """[H, B * C, n] -> [H, B, C, n]"""
     return x.unflatten(1, (-1, chunk))
-
-
-def _product_dtype(x: Tensor) -> torch.dtype:
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else _sum_dtype(x.dtype)
 
 
 def _sum_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import build, check_fields, check_number, field_range, flatten, short_repr, to_mapping
-from docmt.model.families import ENCODER_SIZES, FAMILIES, Family
+from docmt.model.families import ENCODER_SIZES, FAMILIES, PRESETS, Family, Linear, TransformerConfig
 from docmt.model.systems import (
     SYSTEMS,
     Cadec,
@@ -22,7 +22,6 @@ from docmt.model.systems import (
     Selective,
     System,
 )
-from docmt.model.transformer_config import PRESETS, Linear, TransformerConfig
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ words.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
@@ -15,10 +16,10 @@ from torch import Tensor, nn
 
 from docmt.model.attention_weights import MAX_SCORES
 from docmt.model.contexts import AttentionContext, DraftContext, Memory
+from docmt.model.families import TransformerConfig
 from docmt.model.kernels import upcast
 from docmt.model.layers import Dropout, FeedForward, GatedResidual, Layer, Residual, zero_projections
 from docmt.model.spans import Spans
-from docmt.model.transformer_config import TransformerConfig
 
 Normalization = Literal["softmax", "sparsemax"]
 
@@ -98,7 +99,7 @@ class SelectiveAttention(nn.Module):
         super().__init__()
         self.heads, self.inner, self.memory, self.trim = config.heads, config.attention_width, memory, trim
         self.preceding, self.level, self.detach = preceding, level, detach
-        self.normalize = sparsemax if words == "sparsemax" else _softmax
+        self.normalize = sparsemax if words == "sparsemax" else partial(torch.softmax, dim=-1)
         self.projections = ["query", "key", "value"]
         if level == "hierarchical":
             self.projections += ["sentence_query", "sentence_key"]
@@ -278,10 +279,6 @@ def _build_projection(width: int, output_width: int) -> nn.Linear:
     projection = nn.Linear(width, output_width, bias=False)
     nn.init.xavier_uniform_(projection.weight)
     return projection
-
-
-def _softmax(scores: Tensor) -> Tensor:
-    return scores.softmax(-1)
 
 
 def _mean(states: Tensor, is_word: Tensor) -> Tensor:

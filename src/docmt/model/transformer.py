@@ -8,9 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from docmt.model.builder import ModelBuilder
+from docmt.model.builder import EncoderDecoder, ModelBuilder
 from docmt.model.contexts import FullContext, Memory, SharedContext
-from docmt.model.encoder_decoder import EncoderDecoder
 from docmt.model.model_config import ModelConfig
 from docmt.model.spans import ModelInput, pack
 

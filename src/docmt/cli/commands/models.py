@@ -12,8 +12,8 @@ from typing import Any, Literal
 from docmt.core.errors import DocmtError, printable
 from docmt.core.plain_text import align_columns
 from docmt.core.settings import Excludes, field_range, format_flag, option, ranged, read_package_yaml
+from docmt.model.families import TransformerConfig
 from docmt.model.systems import Context
-from docmt.model.transformer_config import TransformerConfig
 
 _log = logging.getLogger(__name__)
 

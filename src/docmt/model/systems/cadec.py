@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from docmt.model.attention import Attention, GroupAttention
-    from docmt.model.builder import ModelBuilder
+    from docmt.model.builder import EncoderDecoder, ModelBuilder
     from docmt.model.contexts import Memory
-    from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.layers import Layer
     from docmt.model.spans import ModelInput, Packed
 

@@ -16,9 +16,8 @@ from docmt.model.systems.base import System
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from docmt.model.builder import ModelBuilder
+    from docmt.model.builder import EncoderDecoder, ModelBuilder
     from docmt.model.contexts import Memory
-    from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.layers import Layer
     from docmt.model.spans import ModelInput
 
@@ -86,9 +85,8 @@ class Context(System):
             )
             for number in range(self.layers)
         ]
-        return {"context": nn.ModuleList(layers)} | (
-            {"context_norm": builder.build_norm()} if builder.stack.pre_norm else {}
-        )
+        norm = {"context_norm": builder.build_norm()} if builder.stack.pre_norm else {}
+        return {"context": nn.ModuleList(layers), **norm}
 
     def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute contexts and encoded sentences. Sentences that are only context are not encoded separately."""

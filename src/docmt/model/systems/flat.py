@@ -15,11 +15,10 @@ if TYPE_CHECKING:
     from torch import nn
 
     from docmt.model.attention import GroupAttention
-    from docmt.model.builder import ModelBuilder
+    from docmt.model.builder import EncoderDecoder, ModelBuilder
     from docmt.model.contexts import Memory
-    from docmt.model.encoder_decoder import EncoderDecoder
+    from docmt.model.families import TransformerConfig
     from docmt.model.spans import ModelInput
-    from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)

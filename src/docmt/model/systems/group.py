@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import ranged
-from docmt.model.families import FAMILIES
+from docmt.model.families import FAMILIES, TransformerConfig
 from docmt.model.scope import AttentionScope, ContextSpec
 from docmt.model.systems.base import DecodingOrder, System
 
 if TYPE_CHECKING:
     from docmt.model.attention import GroupAttention
     from docmt.model.builder import ModelBuilder
-    from docmt.model.transformer_config import TransformerConfig
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from docmt.model.systems.base import System
 if TYPE_CHECKING:
     from torch import nn
 
-    from docmt.model.builder import ModelBuilder
+    from docmt.model.builder import EncoderDecoder, ModelBuilder
     from docmt.model.contexts import Memory
-    from docmt.model.encoder_decoder import EncoderDecoder
     from docmt.model.layers import Layer, Residual
     from docmt.model.spans import ModelInput, Packed
 
