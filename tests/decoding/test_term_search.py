@@ -316,3 +316,25 @@ def test_markup_stays_on_the_words_of_terms(translator, tmp_path):
     assert {each.status for sentence in made for each in sentence.terms} == {"second_search"}
     for line, wanted in zip(target.read_text(encoding="utf-8").splitlines()[-4:], pairs.values(), strict=True):
         assert wanted in line
+
+
+@pytest.mark.parametrize(
+    ("source", "pairs", "pattern"),
+    [
+        ("This house is old.", {"house": "logis"}, r"\blogis\b"),
+        ("He went to the house.", {"house": "logis"}, r"\blogis\b"),
+        ("The car is new.", {"car": "auto"}, r"\bauto\b(?!-)"),
+        ("The meetings are new.", {"meeting": "entretien"}, r"\bentretiens\b"),
+        ("This hopper is heavy.", {"hopper": "trémie"}, r"(?i)(?<!')\btrémie\b"),
+        ("TORQUE WRENCH", {"torque wrench": "clé dynamométrique"}, "CLÉ DYNAMOMÉTRIQUE"),
+    ],
+)
+def test_a_term_is_a_word_of_its_own(translator, source, pairs, pattern):
+    made = use(translator, pairs, "require").translate(docmt.Document.from_text(source)).sentences[0]
+    assert re.search(pattern, made.target), made.target
+
+
+def test_a_noun_of_a_verb_is_not_the_verb(translator):
+    source = "The committee met in June."
+    made = use(translator, {"meeting": "entretien"}, "require").translate(docmt.Document.from_text(source))
+    assert made.sentences[0].terms == ()

@@ -30,7 +30,7 @@ from docmt.documents.numbers import find_number_faults
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import Span, WordLink, find_words, has_words
 from docmt.formats.language_codes import primary_language
-from docmt.terms.articles import Articles
+from docmt.terms.articles import Articles, join_elided
 from docmt.terms.matching import Match, Occurrence, TermMatcher
 from docmt.text.tokenizer import locate_tokens
 
@@ -134,7 +134,7 @@ class _Place:
         start, end = occurrence.span
         linked = [link for link in links if start <= link.source[0] < end]
         linked = [link for link in linked if link.mutual] or linked
-        words = _join_elided(target, find_words(target))
+        words = join_elided(target, find_words(target))
         numbers = (n for n, span in enumerate(words) if linked and span[0] <= linked[0].target[0] < span[1])
         return cls(target, occurrence, words, next(numbers, None))
 
@@ -150,7 +150,10 @@ class _Place:
     def begin(self, form: str, is_first: bool) -> str:
         """Return a form of the term: in capitals like the word that it replaces, or with one at the beginning."""
         keep = self.occurrence is not None and self.occurrence.term.keep
-        if not keep and len(self.replaced) > 1 and self.replaced.isupper() and self.target.isupper():
+        replaced = self.replaced
+        if self.around and self.occurrence and not self.occurrence.term.source.isupper():
+            replaced = self.target[slice(*self.occurrence.span)]
+        if not keep and len(replaced) > 1 and replaced.isupper() and self.target.isupper():
             return form.upper()
         return form[:1].upper() + form[1:] if is_first and not keep and self.target[:1].isupper() else form
 
@@ -340,7 +343,8 @@ class TermSearch:
         }
         rows = [(case, [] if index in cheap else openings[index]) for index, case in enumerate(cases)]
         for index, hypotheses in self._run(rows, stops=False):
-            results[index] = [*hypotheses, *results.pop(index)] if index not in cheap else []
+            whole = [each for each in hypotheses if not self._continues_word(each, openings[index])]
+            results[index] = [*whole, *results.pop(index)] if index not in cheap else []
         for index, change in (changes | self._choose_all(cases, places, results)).items():
             self._change(cases[index], change)
 
@@ -444,7 +448,9 @@ class TermSearch:
             whole = self._encode(place.around[0], 0, place.begin(forms[0], True) + place.around[1])
             rows = [[*whole, self._translator.tokenizer.specials.eos]] if whole else []
         elif place.number is None:
-            starts = [target[:start] for start, _ in words[:: len(words) // _MOST_PLACES + 1]]
+            places = [start for start, _ in words if target[start].isalnum()]
+            starts = [target[:start] for start in places[:: len(places) // _MOST_PLACES + 1]]
+            starts = [start for start in starts if not self._articles.is_cut(start, forms[0])]
             rows = [self._encode(start, 0, place.begin(forms[0], not start)) for start in starts]
         elif article := self._articles.find(target[: place.noun]):
             before, tail = target[: place.noun - len(article)], self._find_tail(place)
@@ -465,6 +471,12 @@ class TermSearch:
             ]
         return [row for row in rows if row]
 
+    def _continues_word(self, hypothesis: Hypothesis, openings: Sequence[Sequence[int]]) -> bool:
+        """Return whether a translation goes on within the last word of its opening: logison after logis."""
+        (text,) = self._decode(hypothesis.sentences)
+        rests = (text[len(each) :] for each in self._decode(openings) if text.startswith(each))
+        return any(re.match(r"[\w-]", rest) for rest in rests)
+
     def _find_tail(self, place: _Place) -> str:
         """Return what shows where a term ends: a function word or sign after a term with an article, as it was."""
         match = re.match(r"\s*(\w+|[^\w\s])", place.rest) if self._articles.find(place.target[: place.noun]) else None
@@ -482,10 +494,10 @@ class TermSearch:
         article = self._articles.find(before)
         (spans,) = locate_tokens(tokenizer, [text], [ids], "target")
         start = len(before) - len(article)
-        end = start + len(self._articles.cut_adjective(article).rstrip())
-        of_article = [_overlaps(span, [(start, end)]) for span in spans]
+        of_article = [_overlaps(each, [(start, start + len(self._articles.cut_adjective(article)))]) for each in spans]
         weights = [_ARTICLE_WEIGHT if each else 1.0 for each in of_article]
-        is_wrong = bool(article) and article.lower() not in map(str.lower, self._articles.list_others(article, form))
+        others = map(str.lower, self._articles.list_others(article, form))
+        is_wrong = self._articles.is_cut(before, form) or (bool(article) and article.lower() not in others)
         cost = -sum(score * weight for score, weight in zip(scores, weights, strict=True))
         return is_wrong, cost + _OTHER_FORM * (form not in place.occurrence.term.targets)
 
@@ -586,14 +598,3 @@ def _blank(text: str, spans: Sequence[Span], word: str = "term") -> str:
     for start, end in sorted(spans, reverse=True):
         text = f"{text[:start]}{word}{text[end:]}"
     return text
-
-
-def _join_elided(text: str, words: Sequence[Span]) -> list[Span]:
-    """Return the words with an article or the like that ends in an apostrophe as one word: l' in l'eau."""
-    joined: list[Span] = []
-    for start, end in words:
-        if text[start:end] in ("'", "’") and joined and joined[-1][1] == start and text[end : end + 1].isalpha():
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((start, end))
-    return joined

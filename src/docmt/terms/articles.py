@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from docmt.documents.words import Span
 from docmt.formats.language_codes import primary_language
 from docmt.terms.word_forms import load_word_forms
 
@@ -62,6 +63,12 @@ class Articles:
         match = self._last.search(found.replace("’", "'")) if found else None
         return found[: match.end(1)] if match else ""
 
+    def is_cut(self, text: str, noun: str) -> bool:
+        """Return whether a text ends in an apostrophe that cannot stand before a noun: c'plan."""
+        has_elision = any(word.endswith("'") for group in self._groups for word in group[1])
+        is_clear = not (_VOWELS.match(noun) or self._unclear.match(noun))
+        return has_elision and is_clear and text.endswith(("'", "’"))
+
     def list_others(self, found: str, noun: str) -> list[str]:
         """Return what may stand before a noun in place of what `find` found; that may be among it."""
         rows = [("", -1)]  # the words, and which of two genders they have
@@ -96,3 +103,14 @@ class Articles:
         if self._unclear.match(following):
             return [kind for group in groups for kind in group]
         return [group[bool(_VOWELS.match(following))] for group in groups]
+
+
+def join_elided(text: str, words: Sequence[Span]) -> list[Span]:
+    """Return the words with an article or the like that ends in an apostrophe as one word: l' in l'eau."""
+    joined: list[Span] = []
+    for start, end in words:
+        if text[start:end] in ("'", "’") and joined and joined[-1][1] == start and text[end : end + 1].isalpha():
+            joined[-1] = (joined[-1][0], end)
+        else:
+            joined.append((start, end))
+    return joined

@@ -57,7 +57,8 @@ class WordForms:
 
     def _find_lemma(self, word: str) -> str:
         """Return the base form of a word in lower case, or the word where there is no table."""
-        if self._simplemma is None or not word.isalpha():
+        is_noun = self.language == "en" and word[-3:].casefold() == "ing"  # meeting, training: not a form of meet
+        if self._simplemma is None or is_noun or not word.isalpha():
             return word.casefold()
         lemma: str = self._simplemma.lemmatize(word, lang=self.language)
         return lemma.casefold()
