@@ -28,7 +28,7 @@ from reference_search import (
 
 from docmt.core.errors import DocmtError
 from docmt.data import cut_instances
-from docmt.decoding import SearchConfig, beam_search, caches
+from docmt.decoding import SearchConfig, beam_search, caches, published_searches
 from docmt.decoding.incremental import IncrementalDecoder
 from docmt.decoding.scheduler import Task
 from docmt.decoding.search_rules import SearchRow
@@ -312,7 +312,8 @@ def test_only_translations_that_the_limit_of_a_published_search_ended_are_report
         return logits
 
     compute_next_logits = beam_search.compute_next_logits
-    monkeypatch.setattr(beam_search, "compute_next_logits", end_at_the_eighth_token)
+    for module in (beam_search, published_searches):
+        monkeypatch.setattr(module, "compute_next_logits", end_at_the_eighth_token)
     config = SearchConfig(beam=1, max_length_ratio=1.0, max_length_extra=1.0, implementation=implementation)
     documents = [[[9]], [[8, 9, 10, 11, 12, 13] * 3]]
     (short,), (long,) = translate_documents(build(**SYSTEMS[system]), documents, SPECIALS, config)

@@ -32,6 +32,7 @@ _VOWELS = re.compile("[aeiouàáâãäèéêëìíîïòóôõöùúûüæœ]", 
 _UNCLEAR = {"en": re.compile("[hu]|eu|one", re.I), "": re.compile("[hy]", re.I)}
 """First letters of nouns that may count as vowels or not, by language."""
 _MOST_WORDS = 3
+"""Words of a table that may follow each other before a noun."""
 _MOST_ENDING = 2
 """Letters by which a form of an adjective may be longer than its base form; others compare."""
 
@@ -94,8 +95,7 @@ class Articles:
         if not groups:  # an adjective, in any form
             longest = len(self._forms.lemma(word)) + _MOST_ENDING
             others = [each for each in self._forms.list_forms(word) if each.islower() and len(each) <= longest]
-            forms = [word, *others]
-            return [([f"{each} "], [f"{each} "]) for each in forms]
+            return [([f"{each} "], [f"{each} "]) for each in (word, *others)]
         return [(end(before_consonant), end(before_vowel)) for before_consonant, before_vowel in groups]
 
     def _choose(self, groups: Sequence[tuple[list[str], list[str]]], following: str) -> list[list[str]]:
