@@ -701,6 +701,30 @@ def test_a_clean_stop_and_progress_are_no_crashes(tmp_path, monkeypatch):
     assert asyncio.run(scenario(DocumentJobs.stop, 1)) == 0
 
 
+def test_a_job_with_a_new_part_on_the_disk_is_not_suspected(tmp_path, monkeypatch):
+    """Whatever the moment of the next kill."""
+    monkeypatch.setattr(document_jobs, "_SUSPECT_SECONDS", 0.0)
+    crashes, append = [], JobJournal.append
+
+    async def scenario(hold):
+        jobs = DocumentJobs(FakeEngine(step=1, hold=hold), tmp_path / "data")
+        await jobs.start()
+        job = next(iter(jobs.store.list_jobs()), None) or await create(jobs, tmp_path)
+
+        def append_and_look(journal, line):
+            append(journal, line)
+            crashes.append(jobs.store.find(job.id).crashes)
+
+        monkeypatch.setattr(JobJournal, "append", append_and_look)
+        await (asyncio.sleep(0.05) if hold == 0 else follow(jobs, job.id))
+        await kill(jobs)
+
+    asyncio.run(scenario(0))
+    assert not crashes
+    asyncio.run(scenario(10_000))
+    assert len(crashes) > 1 and not any(crashes)
+
+
 def test_jobs_are_listed_and_cancelled_from_elsewhere(tmp_path, capsys):
     """Beside a server, and without one."""
     data = tmp_path / "data"

@@ -499,12 +499,11 @@ class DocumentJobs:
             return
         self.store.update(id, "running")
 
-        def note_change() -> None:
-            if record.crashes:
+        def note_part() -> None:
+            if record.crashes:  # before the part is written: a kill in between would count as one without progress
                 self._note_progress(id, job)
-            job.notify()
 
-        job.task = task = asyncio.create_task(translate_job(self._engine, job, note_change, record.owner))
+        job.task = task = asyncio.create_task(translate_job(self._engine, job, note_part, record.owner))
         job.notify()
         try:
             await asyncio.wait({task})

@@ -52,18 +52,17 @@ def choose_lane(facts: JobFacts) -> Lane:
     return "interactive" if facts.sentences <= _SHORT else "jobs"
 
 
-async def translate_job(engine: Engine, job: LoadedJob, on_change: Callable[[], None], owner: str) -> None:
+async def translate_job(engine: Engine, job: LoadedJob, on_part: Callable[[], None], owner: str) -> None:
     """Translate all sentences that are to be translated, document by document.
 
-    owner: id of a key. on_change: called after each part. Raises DocmtError if the engine cannot translate at all, or
-    for a full disk.
+    owner: id of a key. on_part: called before a part is written. Raises DocmtError if the engine cannot translate at
+    all, or for a full disk.
     """
     journal = job.journal
     while not journal.is_whole:
         terms = await engine.make_matcher(job.facts.model, job.entries, journal.join_terms())
         if terms is not None and journal.list_sought():
-            await search_terms(engine, job, terms)
-            on_change()
+            await search_terms(engine, job, terms, on_part)
             continue
         before = len(journal.events), journal.edits
         works: deque[tuple[TranslationPlan, Work]] = deque()
@@ -72,7 +71,7 @@ async def translate_job(engine: Engine, job: LoadedJob, on_change: Callable[[], 
                 # The next documents wait in the engine, so that short ones are translated together.
                 new = plans[len(works) :]
                 works += [(plan, submit_plan(engine, job, plan, owner, terms)) for plan in new]
-                if not await _write_parts(job, *works.popleft(), on_change):
+                if not await _write_parts(job, *works.popleft(), on_part):
                     break
         finally:
             for _, work in works:
@@ -95,7 +94,7 @@ def submit_plan(engine: Engine, job: LoadedJob, plan: TranslationPlan, owner: st
     return engine.submit(work)
 
 
-async def _write_parts(job: LoadedJob, plan: TranslationPlan, work: Work, on_change: Callable[[], None]) -> bool:
+async def _write_parts(job: LoadedJob, plan: TranslationPlan, work: Work, on_part: Callable[[], None]) -> bool:
     """Write the parts of a document to the journal. Return whether the document is whole, and no edit came between."""
     journal = job.journal
     edits = journal.edits
@@ -104,8 +103,9 @@ async def _write_parts(job: LoadedJob, plan: TranslationPlan, work: Work, on_cha
             if journal.edits != edits:  # the part was translated after other sentences
                 return False
             line, is_whole = describe_part(part, plan, job)
+            on_part()
             journal.append(line)
-            on_change()
+            job.notify()
             if not is_whole:
                 return False
     finally:
@@ -141,10 +141,10 @@ def _add_findings(rows: Sequence[dict[str, Any]], job: LoadedJob) -> None:
         row["findings"] = messages
 
 
-async def search_terms(engine: Engine, job: LoadedJob, terms: TermMatcher) -> None:
+async def search_terms(engine: Engine, job: LoadedJob, terms: TermMatcher, on_part: Callable[[], None]) -> None:
     """Search the next sentences again for terms of the user, among those around them.
 
-    Sentences that the user changed meanwhile stay.
+    Sentences that the user changed meanwhile stay. on_part: see `translate_job`.
     """
     journal = job.journal
     sought = journal.list_sought()
@@ -165,7 +165,9 @@ async def search_terms(engine: Engine, job: LoadedJob, terms: TermMatcher) -> No
                 row |= {"score": old.score, "match": old.match, "links": old.links}
             rows.append(row)
     _add_findings(rows, job)
+    on_part()
     journal.append({"document": document, "sentences": rows, "searched": numbers})
+    job.notify()
 
 
 def _describe_sentences(part: PartialTranslation, first: int, journal: JobJournal) -> list[dict[str, Any]]:
