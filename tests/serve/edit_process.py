@@ -8,6 +8,7 @@ from docmt.serve.document_jobs import DocumentJobs, JobConfig
 from docmt.serve.http_requests import ServiceConfig
 
 document_jobs._SUSPECT_SECONDS = 0.3  # else a test of many kills takes minutes
+document_jobs._MAX_CRASHES = 1000  # a file is killed here whether it has got on or not
 
 
 def main(data, port):
