@@ -72,7 +72,9 @@ class BeamSearch:
         self.numbers = pad_sequence([torch.tensor(row.sentences) for row in rows], batch_first=True).to(device)
         hypotheses = len(rows) * config.beam
         self.words = words or [()] * len(rows)
-        self.word_scores = score_words(model, prefixes, self.words, config.temperature) if words else self.words
+        read = score_words(model, prefixes, words, config.temperature) if words else [()] * len(rows)
+        self.word_scores = [[score for score, _ in row] for row in read]
+        self.word_losses = [[best - score for score, best in row] for row in read]
         self.state = BeamState.start(self.words, config.beam, self.boundaries, device)
         self.generated = torch.zeros(hypotheses, 0, dtype=torch.int64, device=device)  # [R, n] tokens so far
         self.log_probs = torch.zeros(hypotheses, 0, device=device)  # [R, n] of each of these tokens
@@ -213,6 +215,7 @@ class BeamSearch:
                 ids = {self.specials.bos, self.specials.eos, self.specials.pad, self.boundaries.end}
                 of_words = [score for token, score in zip(tokens, scores, strict=True) if token not in ids]
                 made.token_scores.append(array("d", of_words[len(of_words) - len(sentences[-1]) :]))
+                made.token_losses.append(array("d", self.word_losses[row]))
             self.finished[row].append(made)
 
     def _drop_finished(self) -> None:

@@ -214,18 +214,20 @@ def read_prefixes(
 
 def score_words(
     model: Model, prefixes: Sequence[Prefixes], words: Sequence[Sequence[int]], temperature: float
-) -> list[list[float]]:
-    """Return the log-probabilities of words that `read_prefixes` has read."""
+) -> list[list[tuple[float, float]]]:
+    """Return the log-probability of each word that `read_prefixes` has read, and that of the likeliest in its place."""
     first = prefixes[0].sentence_starts + len(model.boundary_tokens.target_opening) - 1
     index = torch.cat([start + torch.arange(len(each)) for start, each in zip(first, words, strict=True)])
-    labels, scores = torch.tensor([word for each in words for word in each], dtype=torch.int64), list[float]()
+    labels, scores = torch.tensor([word for each in words for word in each], dtype=torch.int64), list[list[float]]()
     for part in torch.arange(len(index)).split(_CHUNK):
         states = [each.read.states[index[part]] for each in prefixes]
         logits = compute_next_logits(model, states, temperature).float()
-        chosen = logits.gather(1, labels[part, None].to(logits.device)) - log_normalizers(logits)
-        scores += chosen[:, 0].tolist()
+        chosen = torch.cat(
+            (logits.gather(1, labels[part, None].to(logits.device)), logits.amax(1, keepdim=True)), dim=1
+        )
+        scores += (chosen - log_normalizers(logits)).tolist()
     each = iter(scores)
-    return [list(islice(each, len(row))) for row in words]
+    return [[(score, best) for score, best in islice(each, len(row))] for row in words]
 
 
 def number_documents(memories: Iterable[Memory], rows: Sequence[SearchRow]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,17 +65,21 @@ def search_openings(
     sizes = [(task.lengths[instance] * len(indices), instance) for instance, indices in by_instance.items()]
     for batch in batch_by_length(sizes, task.batch_tokens):
         inputs = task.read_sources(batch)
-        rows, order = list[SearchRow](), list[int]()
+        rows: dict[bool, list[tuple[int, SearchRow]]] = {}
         for instance, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
             first = int(instances.first[instance])
             for index in by_instance[instance]:
-                number, order = numbers[index], [*order, index]
+                number = numbers[index]
                 start = number if alone else first
                 sentences = aligned[start - first : number + 1 - first].tolist()
                 lengths = task.words.lengths[start : number + 1].tolist()
                 _, _, words, stops = openings[index]
-                rows.append(SearchRow(sentences, lengths, translations[start:number], opening=words, stops=stops))
-        results = search(model, model.compute_memories(inputs), rows, specials, config)
-        for index, hypotheses in zip(order, results, strict=True):
-            completed[index] = hypotheses
+                row = SearchRow(sentences, lengths, translations[start:number], opening=words, stops=stops)
+                rows.setdefault(stops and -1 not in words, []).append((index, row))
+        memories = model.compute_memories(inputs)
+        for is_fixed, pairs in rows.items():
+            order, group = zip(*pairs, strict=True)
+            settled = replace(config, beam=1, n_best=1) if is_fixed else config
+            for index, hypotheses in zip(order, search(model, memories, group, specials, settled), strict=True):
+                completed[index] = hypotheses
     return completed

@@ -7,7 +7,6 @@ a term agree with it. Several terms of a sentence are met one after the other, a
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 from docmt.decoding.long_sentences import Align, Key, PieceTranslator, Rows, make_translation
 from docmt.decoding.openings import Opening
+from docmt.decoding.term_openings import Place, TermOpenings, overlaps
 from docmt.decoding.term_report import judge_terms
 from docmt.decoding.translation_results import (
     Hypothesis,
@@ -25,27 +25,16 @@ from docmt.decoding.translation_results import (
     TranslatedSentence,
     Translation,
 )
-from docmt.documents import Document, unwrap_lines
+from docmt.documents import Document
 from docmt.documents.numbers import find_number_faults
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import Span, WordLink, find_words, has_words
-from docmt.formats.language_codes import primary_language
-from docmt.terms.articles import Articles, join_elided
 from docmt.terms.matching import Match, Occurrence, TermMatcher
-from docmt.text.tokenizer import locate_tokens
 
-_LITTLE_LOSS = 5.0
-"""Log-probability (nats) up to which a translation with the old rest, and article, is taken without another search."""
-_FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
-"""How many words earlier an opening may end before a term, and the free tokens in their place."""
-_ARTICLE_WEIGHT = 0.1
-"""Weight of the log-probability of an article: nouns that a model does not expect say little beside it."""
-_MOST_PLACES = 8
-"""Places that are tried for a term without a link."""
+_MOST_SEARCHED = 2
+"""Openings of a term without a link after which a rest is searched."""
 _MOST_CHECKED = 3
 """New translations of a sentence in which words are looked for that the old one translates."""
-_OTHER_FORM = 3.0
-"""Log-probability (nats) by which another form of a term has to be better than a listed one."""
 SearchOpenings = Callable[
     [Sequence[PreparedDocument], Sequence[Sequence[Sequence[int]]], Sequence[Opening]], list[list[Hypothesis]]
 ]
@@ -115,68 +104,6 @@ class _Change(NamedTuple):
         return self._replace(dropped=words, is_accepted=self.is_accepted and (self.is_free or not words))
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a term should stand in a translation."""
-
-    target: str
-    occurrence: Occurrence | None
-    words: Sequence[Span]
-    """of the target"""
-    number: int | None = None
-    """the word that its link names"""
-    around: tuple[str, str] | None = None
-    """what stands before and after the term in a sentence that is nothing else"""
-
-    @classmethod
-    def find(cls, target: str, occurrence: Occurrence, links: Sequence[WordLink]) -> _Place:
-        """Return the place of a term in a translation. links: of the sentence."""
-        start, end = occurrence.span
-        linked = [link for link in links if start <= link.source[0] < end]
-        linked = [link for link in linked if link.mutual] or linked
-        words = join_elided(target, find_words(target))
-        numbers = (n for n, span in enumerate(words) if linked and span[0] <= linked[0].target[0] < span[1])
-        return cls(target, occurrence, words, next(numbers, None))
-
-    def overlaps(self, spans: Sequence[Span]) -> bool:
-        """Return whether the word that its link names is in any of these spans."""
-        return _overlaps((0, 0) if self.number is None else self.words[self.number], spans)
-
-    @property
-    def replaced(self) -> str:
-        """The word that its link names."""
-        return "" if self.number is None else self.target[slice(*self.words[self.number])]
-
-    def begin(self, form: str, is_first: bool) -> str:
-        """Return a form of the term: in capitals like the word that it replaces, or with one at the beginning."""
-        keep = self.occurrence is not None and self.occurrence.term.keep
-        replaced = self.replaced
-        if self.around and self.occurrence and not self.occurrence.term.source.isupper():
-            replaced = self.target[slice(*self.occurrence.span)]
-        if not keep and len(replaced) > 1 and replaced.isupper() and self.target.isupper():
-            return form.upper()
-        return form[:1].upper() + form[1:] if is_first and not keep and self.target[:1].isupper() else form
-
-    @property
-    def start(self) -> int:
-        """First character of this word."""
-        return 0 if self.number is None else self.words[self.number][0]
-
-    @property
-    def noun(self) -> int:
-        """First character of this word after an article that ends in an apostrophe."""
-        return self.start + max(self.replaced.rfind("'"), self.replaced.rfind("’")) + 1
-
-    def begins(self, text: str) -> bool:
-        """Return whether a new translation begins like this one, up to this word: with the same article."""
-        return text.startswith(self.target[: self.start])
-
-    @property
-    def rest(self) -> str:
-        """The translation after this word."""
-        return "" if self.number is None else self.target[self.words[self.number][1] :]
-
-
 class TermSearch:
     """Second search of sentences that lack terms."""
 
@@ -187,12 +114,8 @@ class TermSearch:
         self, translator: PieceTranslator, matcher: TermMatcher, align: Align, search_openings: SearchOpenings
     ) -> None:
         """align, search_openings: of the translator."""
-        from docmt.checking.languages import DETERMINERS, FUNCTION_WORDS  # imported here: it reads lists of words
-
-        languages = map(primary_language, translator.languages)
-        self._function_words = [FUNCTION_WORDS.get(each, set()) | DETERMINERS.get(each, set()) for each in languages]
         self._translator, self._matcher = translator, matcher
-        self._articles = Articles(translator.languages[1])
+        self._openings = TermOpenings(translator, matcher)
         self._align, self._search_openings = align, search_openings
         self._documents: list[PreparedDocument] = []
         self._translations: list[list[TranslatedSentence]] = []
@@ -210,7 +133,7 @@ class TermSearch:
         words = source.divide_targets(self._translator.encode(hidden, "target"))
         rows, counts = list[TranslatedSentence](), Counter(source.numbers)
         for text, number, ids in zip(source.document.sentences, source.numbers, words, strict=True):
-            target = targets[number] if counts[number] == 1 else self._decode([ids])[0]
+            target = targets[number] if counts[number] == 1 else self._openings.decode([ids])[0]
             score, tokens = scores.get(number, (0.0, 0))
             spans = (0, len(text)), (0, len(target))
             rows.append(TranslatedSentence(text, target, score, *spans, tokens=tokens, token_ids=ids))
@@ -282,7 +205,7 @@ class TermSearch:
         """Return the terms of a sentence beside its protected texts, and those in them."""
         found = self._matcher.find(source)
         texts = self._find_protected(source, 0) if found else []
-        protected = [each for each in found if _overlaps(each.span, texts)]
+        protected = [each for each in found if overlaps(each.span, texts)]
         return [each for each in found if each not in protected], protected
 
     def _find_protected(self, text: str, side: int) -> list[Span]:
@@ -294,16 +217,12 @@ class TermSearch:
         """Return what the model read and wrote of a sentence, without protected texts."""
         protection, sentence = self._translator.protection, case.sentence
         source = protection.hide(sentence.source) if protection else sentence.source
-        return source, self._decode([sentence.token_ids])[0]
-
-    def _decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
-        """Return the target texts of word ids."""
-        return [unwrap_lines(text).strip() for text in self._translator.tokenizer.decode_batch(sentences, "target")]
+        return source, self._openings.decode([sentence.token_ids])[0]
 
     def _search(self, cases: Sequence[Case]) -> None:
         """Search the first missing term of each sentence."""
         pairs = [self._read(case) for case in cases]
-        links, places = self._link(cases, pairs), list[_Place]()
+        links, places = self._link(cases, pairs), list[Place]()
         for case, (source, target), each in zip(cases, pairs, links, strict=True):
             found, missing = self._find(source)[0], case.missing[0]
             case.texts, case.found, case.links = (source, target), found, each
@@ -311,45 +230,60 @@ class TermSearch:
             # Protected text may change what is a term.
             is_same = [other.term for other in found] == [other.term for other in case.occurrences]
             if not is_same:
-                places.append(_Place(target, None, ()))
+                places.append(Place(target, None, ()))
             elif has_words(_blank(source, [found[missing].span], "")):
                 places.append(self._find_place(target, missing, found, each))
             else:  # the term is all that there is
                 start, end = found[missing].span
-                places.append(_Place(source, found[missing], (), around=(source[:start], source[end:])))
-        opened = [self._open(place) for place in places]
-        openings = [[] if place.around else each for place, each in zip(places, opened, strict=True)]
-        wholes = [each if place.around else [] for place, each in zip(places, opened, strict=True)]
-        linked = [index for index, place in enumerate(places) if place.number is not None]
-        for index, hypotheses in self._run([(cases[index], openings[index]) for index in linked], stops=True):
-            case, place = cases[linked[index]], places[linked[index]]
-            texts = self._decode([each.sentences[0] for each in hypotheses])
-            ranks = [
-                (len(self._list_absent(case, text, place.start)), self._rate_opening(place, text, each))
-                for text, each in zip(texts, hypotheses, strict=True)
-            ]
-            for _, text, hypothesis in sorted(zip(ranks, texts, hypotheses, strict=True), key=itemgetter(0))[:1]:
-                text, tail = text.removesuffix(tail := self._find_tail(place).strip()).rstrip(), tail
-                openings[linked[index]] = [self._encode(text, 0, "") if tail else list(hypothesis.sentences[0])]
-                eos = self._translator.tokenizer.specials.eos
-                (words,) = self._translator.encode([text + place.rest], "target")
-                wholes[linked[index]] = [[*words, eos]]
+                places.append(Place(source, found[missing], (), around=(source[:start], source[end:])))
+        openings, wholes = self._choose_openings(cases, places)
         results = dict(self._run(list(zip(cases, wholes, strict=True)), stops=True))
         changes = self._choose_all(cases, places, results)
-        cheap = {
-            index
-            for index, each in changes.items()
-            if each.is_accepted and each.loss <= _LITTLE_LOSS and places[index].begins(each.text)
-        }
-        rows = [(case, [] if index in cheap else openings[index]) for index, case in enumerate(cases)]
-        for index, hypotheses in self._run(rows, stops=False):
-            whole = [each for each in hypotheses if not self._continues_word(each, openings[index])]
-            results[index] = [*whole, *results.pop(index)] if index not in cheap else []
+        rests = list(openings)
+        for index, change in changes.items():
+            if openings[index] and (begun := self._openings.find_likely(openings[index][0], results[index][0])):
+                rests[index] = [begun]
+            elif openings[index] and change.is_accepted:  # the old rest stays
+                rests[index], results[index] = [], []
+        for _ in range(2):
+            others = [list[list[int]]() for _ in cases]
+            for index, hypotheses in self._run(list(zip(cases, rests, strict=True)), stops=False):
+                whole = [each for each in hypotheses if not self._openings.continues_word(each, openings[index])]
+                results[index] = [*whole, *results[index]]
+                if hypotheses and not whole:
+                    others[index] = self._openings.add_tail(places[index], openings[index][0])
+            rests = others
         for index, change in (changes | self._choose_all(cases, places, results)).items():
             self._change(cases[index], change)
 
+    def _choose_openings(
+        self, cases: Sequence[Case], places: Sequence[Place]
+    ) -> tuple[list[list[list[int]]], list[list[list[int]]]]:
+        """Return the best openings of each case, and whole translations: with the old rest, or nothing but a term."""
+        listed = [self._openings.make(place) for place in places]
+        openings = [[] if place.around else each for place, each in zip(places, listed, strict=True)]
+        wholes = [each if place.around else [] for place, each in zip(places, listed, strict=True)]
+        for index, hypotheses in self._run(list(zip(cases, openings, strict=True)), stops=True):
+            case, place = cases[index], places[index]
+            rows = []
+            for each in hypotheses:
+                (text,) = self._openings.decode(each.sentences)
+                absent = self._list_absent(case, text, place.start)
+                rows.append(((len(absent), *self._openings.rate(place, text, each)), text, list(each.sentences[0])))
+            rows.sort(key=itemgetter(0))
+            if place.number is None:
+                openings[index] = [words for *_, words in rows[:_MOST_SEARCHED]]
+                continue
+            for _, text, words in rows[:1]:
+                tail = self._openings.find_tail(place).strip()
+                text = text.removesuffix(tail).rstrip()
+                openings[index] = [self._openings.encode(text, 0, "") if tail else words]
+                (whole,) = self._translator.encode([text + place.rest], "target")
+                wholes[index] = [[*whole, self._translator.tokenizer.specials.eos]]
+        return openings, wholes
+
     def _choose_all(
-        self, cases: Sequence[Case], places: Sequence[_Place], found: Mapping[int, Sequence[Hypothesis]]
+        self, cases: Sequence[Case], places: Sequence[Place], found: Mapping[int, Sequence[Hypothesis]]
     ) -> dict[int, _Change]:
         """Return the best change of each sentence that has one, if possible one that translates all of its words.
 
@@ -380,7 +314,7 @@ class TermSearch:
         for n, each in zip(doubtful, links, strict=True):
             text = texts[n]
             terms = [match.span for match in self._matcher.match(cases[n].found, text) if match]
-            linked = {link.source for link in each if self._is_content(text, link.target, terms, 1)}
+            linked = {link.source for link in each if self._openings.is_content(text, link.target, terms, 1)}
             absent[n] = [span for span in absent[n] if span not in linked]
         return {n: [cases[n].texts[0][slice(*span)] for span in spans] for n, spans in absent.items()}
 
@@ -391,24 +325,19 @@ class TermSearch:
         return [
             link.source
             for link in case.links
-            if link.mutual and self._is_content(source, link.source, terms, 0)
-            if (end is None or link.target[1] <= end) and self._is_content(target, link.target, (), 1)
+            if link.mutual and self._openings.is_content(source, link.source, terms, 0)
+            if (end is None or link.target[1] <= end) and self._openings.is_content(target, link.target, (), 1)
             if not any(self._matcher.target.are_forms(target[slice(*link.target)], word) for word in words)
         ]
 
-    def _is_content(self, text: str, span: Span, terms: Sequence[Span], side: int) -> bool:
-        """Return whether a word is neither a function word nor in a term. side: 0 of the source, 1 of the target."""
-        word = text[slice(*span)].lower()
-        return has_words(word) and word not in self._function_words[side] and not _overlaps(span, terms)
-
     def _find_place(
         self, target: str, missing: int, occurrences: Sequence[Occurrence], links: Sequence[WordLink]
-    ) -> _Place:
+    ) -> Place:
         """Return the place of a missing term, or of another occurrence of it if that is not met where it stands."""
         spans = [match.span for match in self._matcher.match(occurrences, target) if match]
         wanted = occurrences[missing]
         others = [each for each in occurrences if each.term == wanted.term and each is not wanted]
-        places = [_Place.find(target, each, links) for each in (wanted, *others)]
+        places = [Place.find(target, each, links) for each in (wanted, *others)]
         free = (each for each in places if each.number is not None and not each.overlaps(spans))
         return next(free, places[0])
 
@@ -439,81 +368,7 @@ class TermSearch:
         found = dict(zip(wanted, self._align(documents, [list(numbers) for numbers in wanted.values()]), strict=True))
         return [found[case.document][case.number] for case in cases]
 
-    def _open(self, place: _Place) -> list[list[int]]:
-        """Return the openings to try for a term: the translation so far, free words, and a form of the term."""
-        if place.occurrence is None:
-            return []
-        target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence)
-        if place.around:
-            whole = self._encode(place.around[0], 0, place.begin(forms[0], True) + place.around[1])
-            rows = [[*whole, self._translator.tokenizer.specials.eos]] if whole else []
-        elif place.number is None:
-            places = [start for start, _ in words if target[start].isalnum()]
-            starts = [target[:start] for start in places[:: len(places) // _MOST_PLACES + 1]]
-            starts = [start for start in starts if not self._articles.is_cut(start, forms[0])]
-            rows = [self._encode(start, 0, place.begin(forms[0], not start)) for start in starts]
-        elif article := self._articles.find(target[: place.noun]):
-            before, tail = target[: place.noun - len(article)], self._find_tail(place)
-            write = str.upper if target.isupper() else str
-            rows = [
-                self._encode(before + write(other), 0, place.begin(form, False) + tail)
-                for form in forms
-                for other in self._articles.list_others(article, form)
-            ]
-        else:
-            rows = [
-                self._encode(
-                    target[: words[place.number - back][0]], free, place.begin(form, back == place.number and not free)
-                )
-                for form in forms
-                for back, free in _FREE
-                if back <= place.number
-            ]
-        return [row for row in rows if row]
-
-    def _continues_word(self, hypothesis: Hypothesis, openings: Sequence[Sequence[int]]) -> bool:
-        """Return whether a translation goes on within the last word of its opening: logison after logis."""
-        (text,) = self._decode(hypothesis.sentences)
-        rests = (text[len(each) :] for each in self._decode(openings) if text.startswith(each))
-        return any(re.match(r"[\w-]", rest) for rest in rests)
-
-    def _find_tail(self, place: _Place) -> str:
-        """Return what shows where a term ends: a function word or sign after a term with an article, as it was."""
-        match = re.match(r"\s*(\w+|[^\w\s])", place.rest) if self._articles.find(place.target[: place.noun]) else None
-        return match[0] if match and not self._is_content(place.rest, match.span(1), (), 1) else ""
-
-    def _rate_opening(self, place: _Place, text: str, hypothesis: Hypothesis) -> tuple[bool, float]:
-        """Return how bad the opening that ends in a form of a term, and its tail, is."""
-        assert place.occurrence is not None
-        ids, (scores,), tokenizer = hypothesis.sentences[0], hypothesis.token_scores, self._translator.tokenizer
-        end = len(text.removesuffix(self._find_tail(place).strip()).rstrip())
-        written, known = text[:end].lower(), self._matcher.list_forms(place.occurrence)
-        forms = [each for each in known if written.endswith((each.lower(), each.lower().replace("’", "'")))]
-        form = max(forms, key=len, default="")
-        before = text[: end - len(form)]
-        article = self._articles.find(before)
-        (spans,) = locate_tokens(tokenizer, [text], [ids], "target")
-        start = len(before) - len(article)
-        of_article = [_overlaps(each, [(start, start + len(self._articles.cut_adjective(article)))]) for each in spans]
-        weights = [_ARTICLE_WEIGHT if each else 1.0 for each in of_article]
-        others = map(str.lower, self._articles.list_others(article, form))
-        is_wrong = self._articles.is_cut(before, form) or (bool(article) and article.lower() not in others)
-        cost = -sum(score * weight for score, weight in zip(scores, weights, strict=True))
-        return is_wrong, cost + _OTHER_FORM * (form not in place.occurrence.term.targets)
-
-    def _encode(self, before: str, free: int, form: str) -> list[int]:
-        """Return the word ids of a beginning, free tokens, and a form; none if the model does not know the form."""
-
-        def encode(text: str) -> list[int]:
-            return self._translator.encode([text], "target")[0]
-
-        for text in (form, form.replace("’", "'")):
-            words = encode(text if free else before + text)
-            if self._translator.tokenizer.specials.unk not in words:
-                return [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
-        return []
-
-    def _rank(self, case: Case, place: _Place, hypotheses: Sequence[Hypothesis]) -> list[_Change]:
+    def _rank(self, case: Case, place: Place, hypotheses: Sequence[Hypothesis]) -> list[_Change]:
         """Return new translations of a sentence that meet more terms, the best first.
 
         A translation without the word that stood for the term is better. Terms that are kept, and sentences that are
@@ -522,7 +377,7 @@ class TermSearch:
         translator, sentence, replaced = self._translator, case.sentence, place.replaced
         wanted = place.occurrence
         is_free = place.around is not None or (wanted is not None and (wanted.mode == "require" or wanted.term.keep))
-        texts = self._decode([each.sentences[0] for each in hypotheses])
+        texts = self._openings.decode([each.sentences[0] for each in hypotheses])
         met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
         better, mean = [], sentence.score / max(sentence.tokens, 1)  # without it short translations would win
         for hypothesis, text in zip(hypotheses, texts, strict=True):
@@ -587,10 +442,6 @@ class TermSearch:
 
 def _count_met(matches: Sequence[Match | None]) -> int:
     return sum(each is not None for each in matches)
-
-
-def _overlaps(span: Span, spans: Sequence[Span]) -> bool:
-    return any(start < span[1] and span[0] < end for start, end in spans)
 
 
 def _blank(text: str, spans: Sequence[Span], word: str = "term") -> str:

@@ -144,6 +144,8 @@ class Hypothesis:
     """for each sentence of joined results, the length-normalised log-probability by which the search ranked its row"""
     token_scores: list[array[float]] = field(default_factory=list)
     """for supplied translations: log-probability (nats) of each word id of each sentence"""
+    token_losses: list[array[float]] = field(default_factory=list)
+    """for an opening alone: nats by which each of its first word ids is less likely than the likeliest one"""
 
     def drop_prefix(self, count: int, *, only_next: bool = False) -> Hypothesis:
         """Return the hypothesis without its first `count` sentences; score and chosen tokens do not change.

@@ -1,0 +1,216 @@
+"""Openings of a translation that end in a term: the translation so far, the articles, and a form of the term."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from docmt.decoding.long_sentences import PieceTranslator
+from docmt.decoding.translation_results import Hypothesis
+from docmt.documents import unwrap_lines
+from docmt.documents.words import Span, WordLink, find_words, has_words
+from docmt.formats.language_codes import primary_language
+from docmt.terms.articles import Articles, join_elided
+from docmt.terms.matching import Occurrence, TermMatcher
+from docmt.text.tokenizer import locate_tokens
+
+_FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
+"""How many words earlier an opening may end before a term, and the free tokens in their place."""
+_ARTICLE_WEIGHT = 0.1
+"""Weight of the log-probability of an article: nouns that a model does not expect say little beside it."""
+_MOST_PLACES = 8
+"""Places that are tried for a term without a link."""
+_LIKELY, _CLEAR = 1.0, 0.2
+"""Nats by which the model may prefer other words to those of an old rest: if all are within the first, the rest stays,
+else the words before the first one beyond the second."""
+_OTHER_FORM = 3.0
+"""Log-probability (nats) by which another form of a term has to be better than a listed one."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a term should stand in a translation."""
+
+    target: str
+    occurrence: Occurrence | None
+    words: Sequence[Span]
+    """of the target"""
+    number: int | None = None
+    """the word that its link names"""
+    around: tuple[str, str] | None = None
+    """what stands before and after the term in a sentence that is nothing else"""
+
+    @classmethod
+    def find(cls, target: str, occurrence: Occurrence, links: Sequence[WordLink]) -> Place:
+        """Return the place of a term in a translation. links: of the sentence."""
+        start, end = occurrence.span
+        linked = [link for link in links if start <= link.source[0] < end]
+        linked = [link for link in linked if link.mutual] or linked
+        words = join_elided(target, find_words(target))
+        numbers = (n for n, span in enumerate(words) if linked and span[0] <= linked[0].target[0] < span[1])
+        return cls(target, occurrence, words, next(numbers, None))
+
+    def overlaps(self, spans: Sequence[Span]) -> bool:
+        """Return whether the word that its link names is in any of these spans."""
+        return overlaps((0, 0) if self.number is None else self.words[self.number], spans)
+
+    @property
+    def replaced(self) -> str:
+        """The word that its link names."""
+        return "" if self.number is None else self.target[slice(*self.words[self.number])]
+
+    def begin(self, form: str, is_first: bool) -> str:
+        """Return a form of the term: in capitals like the word that it replaces, or with one at the beginning."""
+        keep = self.occurrence is not None and self.occurrence.term.keep
+        replaced = self.replaced
+        if self.around and self.occurrence and not self.occurrence.term.source.isupper():
+            replaced = self.target[slice(*self.occurrence.span)]
+        if not keep and len(replaced) > 1 and replaced.isupper() and self.target.isupper():
+            return form.upper()
+        return form[:1].upper() + form[1:] if is_first and not keep and self.target[:1].isupper() else form
+
+    @property
+    def start(self) -> int:
+        """First character of this word."""
+        return 0 if self.number is None else self.words[self.number][0]
+
+    @property
+    def noun(self) -> int:
+        """First character of this word after an article that ends in an apostrophe."""
+        return self.start + max(self.replaced.rfind("'"), self.replaced.rfind("’")) + 1
+
+    def begins(self, text: str) -> bool:
+        """Return whether a new translation begins like this one, up to this word: with the same article."""
+        return text.startswith(self.target[: self.start])
+
+    @property
+    def rest(self) -> str:
+        """The translation after this word."""
+        return "" if self.number is None else self.target[self.words[self.number][1] :]
+
+
+class TermOpenings:
+    """Openings of translations that end in a term."""
+
+    def __init__(self, translator: PieceTranslator, matcher: TermMatcher) -> None:
+        from docmt.checking.languages import DETERMINERS, FUNCTION_WORDS  # imported here: it reads lists of words
+
+        languages = map(primary_language, translator.languages)
+        self._function_words = [FUNCTION_WORDS.get(each, set()) | DETERMINERS.get(each, set()) for each in languages]
+        self._translator, self._matcher = translator, matcher
+        self._articles = Articles(translator.languages[1])
+
+    def make(self, place: Place) -> list[list[int]]:
+        """Return the openings to try for a term: the translation so far, free words, and a form of the term."""
+        if place.occurrence is None:
+            return []
+        target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence)
+        if place.around:
+            whole = self.encode(place.around[0], 0, place.begin(forms[0], True) + place.around[1])
+            rows = [[*whole, self._translator.tokenizer.specials.eos]] if whole else []
+        elif place.number is None:
+            places = [start for start, _ in words if target[start].isalnum()]
+            starts = [target[:start] for start in places[:: len(places) // _MOST_PLACES + 1]]
+            starts = [start for start in starts if not self._articles.is_cut(start, forms[0])]
+            rows = [self.encode(start, 0, place.begin(forms[0], not start)) for start in starts]
+        elif article := self._articles.find(target[: place.noun]):
+            before, tail = target[: place.noun - len(article)], self.find_tail(place)
+            write = str.upper if target.isupper() else str
+            rows = [
+                self.encode(before + write(other), 0, place.begin(form, False) + tail)
+                for form in forms
+                for other in self._articles.list_others(article, form)
+            ]
+        else:
+            rows = [
+                self.encode(
+                    target[: words[place.number - back][0]], free, place.begin(form, back == place.number and not free)
+                )
+                for form in forms
+                for back, free in _FREE
+                if back <= place.number
+            ]
+        return [row for row in rows if row]
+
+    def continues_word(self, hypothesis: Hypothesis, openings: Sequence[Sequence[int]]) -> bool:
+        """Return whether a translation goes on within the last word of its opening: logison after logis."""
+        (text,) = self.decode(hypothesis.sentences)
+        rests = (text[len(each) :] for each in self.decode(openings) if text.startswith(each))
+        return any(re.match(r"[\w-]", rest) for rest in rests)
+
+    def find_tail(self, place: Place) -> str:
+        """Return what shows where a term ends: a function word or sign after a term with an article, as it was."""
+        return self._match_tail(place) if self._articles.find(place.target[: place.noun]) else ""
+
+    def _match_tail(self, place: Place) -> str:
+        """Return the function word or sign after a term, as it was, with the space before it."""
+        match = re.match(r"\s*(\w+|[^\w\s])", place.rest)
+        return match[0] if match and not self.is_content(place.rest, match.span(1), (), 1) else ""
+
+    def add_tail(self, place: Place, opening: Sequence[int]) -> list[list[int]]:
+        """Return an opening with the function word or sign after the term; none if there is no such word."""
+        tail, (text,) = self._match_tail(place), self.decode([opening])
+        words = self.encode(text + tail, 0, "") if tail else []
+        return [words] if words else []
+
+    def rate(self, place: Place, text: str, hypothesis: Hypothesis) -> tuple[bool, float]:
+        """Return how bad the opening that ends in a form of a term, and its tail, is."""
+        assert place.occurrence is not None
+        ids, (scores,), tokenizer = hypothesis.sentences[0], hypothesis.token_scores, self._translator.tokenizer
+        end = len(text.removesuffix(self.find_tail(place).strip()).rstrip())
+        written, known = text[:end].lower(), self._matcher.list_forms(place.occurrence)
+        forms = [each for each in known if written.endswith((each.lower(), each.lower().replace("’", "'")))]
+        form = max(forms, key=len, default="")
+        before = text[: end - len(form)]
+        article = self._articles.find(before)
+        (spans,) = locate_tokens(tokenizer, [text], [ids], "target")
+        start = len(before) - len(article)
+        of_article = [overlaps(each, [(start, start + len(self._articles.cut_adjective(article)))]) for each in spans]
+        weights = [_ARTICLE_WEIGHT if each else 1.0 for each in of_article]
+        if place.number is None:  # openings of several lengths: the term alone
+            weights = [float(each[1] > len(before)) for each in spans]
+        others = map(str.lower, self._articles.list_others(article, form))
+        is_wrong = self._articles.is_cut(before, form) or (bool(article) and article.lower() not in others)
+        cost = -sum(score * weight for score, weight in zip(scores, weights, strict=True))
+        return is_wrong, cost + _OTHER_FORM * (form not in place.occurrence.term.targets)
+
+    def find_likely(self, opening: Sequence[int], whole: Hypothesis) -> list[int]:
+        """Return an opening with the clear beginning of the old rest; empty if all words of the rest are likely.
+
+        whole: the translation with the opening and the old rest.
+        """
+        (words,), (losses,), start = whole.sentences, whole.token_losses, len(opening)
+        if all(loss <= _LIKELY for loss in losses[start:]):
+            return []
+        number = next(n for n, loss in enumerate(losses[start:], start) if loss > _CLEAR)
+        (text,), (begun,) = self.decode([words]), self.decode([opening])
+        (spans,) = locate_tokens(self._translator.tokenizer, [text], [words], "target")
+        end = text.rfind(" ", 0, spans[number][0] + 1)
+        return (end > len(begun) and self.encode(text[:end], 0, "")) or list(opening)
+
+    def encode(self, before: str, free: int, form: str) -> list[int]:
+        """Return the word ids of a beginning, free tokens, and a form; none if the model does not know the form."""
+
+        def encode(text: str) -> list[int]:
+            return self._translator.encode([text], "target")[0]
+
+        for text in (form, form.replace("’", "'")):
+            words = encode(text if free else before + text)
+            if self._translator.tokenizer.specials.unk not in words:
+                return [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
+        return []
+
+    def is_content(self, text: str, span: Span, terms: Sequence[Span], side: int) -> bool:
+        """Return whether a word is neither a function word nor in a term. side: 0 of the source, 1 of the target."""
+        word = text[slice(*span)].lower()
+        return has_words(word) and word not in self._function_words[side] and not overlaps(span, terms)
+
+    def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
+        """Return the target texts of word ids."""
+        return [unwrap_lines(text).strip() for text in self._translator.tokenizer.decode_batch(sentences, "target")]
+
+
+def overlaps(span: Span, spans: Sequence[Span]) -> bool:
+    """Return whether a span has a character in common with one of others."""
+    return any(start < span[1] and span[0] < end for start, end in spans)
