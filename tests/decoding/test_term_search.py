@@ -132,7 +132,7 @@ def test_terms_in_protected_text_alone_change_nothing(translator):
 
 def test_words_that_a_term_replaces_are_told_and_better_kept(translator, monkeypatch):
     document = docmt.Document.from_sentences(["The steering committee adopted the report."])
-    modes = [use(translator, {"committee": "bureau"}, mode) for mode in get_args(TermMode)]
+    modes = [use(translator, {"committee": "collège"}, mode) for mode in get_args(TermMode)]
     steering = re.compile("direction|orientation")
     kept = [each.translate(document) for each in modes]
     assert all(steering.search(str(made)) and not made.sentences[0].terms[0].dropped for made in kept)
@@ -211,7 +211,7 @@ def test_what_stands_before_a_term_agrees_with_it(translator, source, pairs, exp
     [
         ("The debate was interesting.", {"debate": "discussion"}, "La discussion était intéressante."),
         ("The agreement was signed.", {"agreement": "convention"}, "La convention a été signée."),
-        ("This house is old and beautiful.", {"house": "logis"}, "Ce logis est vieux et beau."),  # not: logistique
+        ("This small house is old.", {"house": "logis"}, "Ce petit logis est vieux."),  # not: logistique
     ],
 )
 def test_the_rest_agrees_where_a_term_has_another_article(translator, text, pairs, expected):
