@@ -231,13 +231,8 @@ class Estimate:
         return value if self.low is None else f"{value} [{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
 
 
-def estimate(rows: Statistics, formula: Formula, config: SignificanceConfig) -> Estimate:
-    """Return the score of summed statistics [G, K], with its interval over the segments."""
-    return estimate_each(rows[None], formula, config)[0]
-
-
 def estimate_each(statistics: Statistics, formula: Formula, config: SignificanceConfig) -> list[Estimate]:
-    """Return the scores of S systems, drawn together. statistics: [S, G, K]."""
+    """Return the scores of summed statistics [S, G, K], with intervals over the segments, drawn together."""
     values = formula(statistics.sum(axis=1)).tolist()
     if statistics.shape[1] < 2:
         return list(map(Estimate, values))
