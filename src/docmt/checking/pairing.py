@@ -75,9 +75,10 @@ def read_translation(
     else:
         check_name(target)
         target_documents = read_hypothesis(target, source, source_documents, "source")
-    for path, texts in ((source, source_documents), (target, target_documents)):
-        if path and not any(map(len, texts)):
-            raise DocmtError(f"{path} has no sentences to check. Name a file with text.")
+    if not any(map(len, source_documents)):
+        raise DocmtError(f"{source} has no sentences to check. Name a file with text.")
+    if target and not any(map(len, target_documents)):
+        raise DocmtError(f"{target} has no sentences to check. Name a file with text.")
     if len(source_documents) != len(target_documents):
         raise DocmtError(
             f"{source} has {len(source_documents)} documents but {target} has {len(target_documents)}. "
