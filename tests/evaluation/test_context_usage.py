@@ -19,7 +19,7 @@ from docmt.evaluation import (
 )
 from docmt.evaluation.context_usage import build_windows
 from docmt.evaluation.contrastive import SuiteItem, evaluate_items, suite_markdown
-from docmt.evaluation.significance import estimate, ratio
+from docmt.evaluation.significance import estimate_each, ratio
 from docmt.evaluation.suite_contexts import swap_contexts
 from docmt.model.noise import ContextNoise
 
@@ -105,16 +105,20 @@ def test_other_context_of_few_documents_has_the_note_too(documents):
     assert ("\nwith fewer than 6 documents no difference can be significant" in comparison.format()) == (documents < 6)
 
 
+def estimate_one(rows, config):
+    return estimate_each(rows[None], ratio, config)[0]
+
+
 def test_an_interval_is_that_of_whole_documents():
     """Of two documents a sample has both (half of the time) or one of them twice."""
     rows = np.array([[0.0, 1], [4, 1]])
-    interval = estimate(rows, ratio, MANY)
+    interval = estimate_one(rows, MANY)
     assert (interval.value, interval.low, interval.high) == (2, 0, 4)
-    same = estimate(np.array([[3.0, 1]] * 5), ratio, FEW)
+    same = estimate_one(np.array([[3.0, 1]] * 5), FEW)
     assert (same.value, same.low, same.high) == (3, 3, 3)
-    assert estimate(rows, ratio, MANY) == interval
-    assert estimate(rows[:1], ratio, FEW).low is None
-    many = estimate(np.random.default_rng(0).normal(0, 1, (400, 1)) * [[1, 0]] + [[0, 1]], ratio, MANY)
+    assert estimate_one(rows, MANY) == interval
+    assert estimate_one(rows[:1], FEW).low is None
+    many = estimate_one(np.random.default_rng(0).normal(0, 1, (400, 1)) * [[1, 0]] + [[0, 1]], MANY)
     assert many.high - many.low == pytest.approx(2 * 1.96 / 20, rel=0.15)
 
 

@@ -26,7 +26,7 @@ from docmt.core.progress import progress_prefix
 from docmt.core.settings import check_fields, ranged
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
-from docmt.evaluation.significance import Estimate, SignificanceConfig, estimate, few_documents_notes, ratio
+from docmt.evaluation.significance import Estimate, SignificanceConfig, estimate_each, few_documents_notes, ratio
 
 if TYPE_CHECKING:
     from docmt.decoding import Translation, Translator
@@ -116,7 +116,8 @@ class Gain:
     @classmethod
     def from_rows(cls, rows: NDArray[np.float64], config: SignificanceConfig) -> Gain:
         """Return the gain of rows [D, 3]: summed difference, sentences and tokens of each document."""
-        per_sentence, per_token = (estimate(rows[:, [0, column]], ratio, config) for column in (1, 2))
+        statistics = np.stack([rows[:, [0, column]] for column in (1, 2)])
+        per_sentence, per_token = estimate_each(statistics, ratio, config)
         return cls(per_sentence, per_token, int(rows[:, 1].sum()), int(rows[:, 2].sum()), len(rows))
 
 

@@ -231,13 +231,8 @@ class Estimate:
         return value if self.low is None else f"{value} [{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
 
 
-def estimate(rows: Statistics, formula: Formula, config: SignificanceConfig) -> Estimate:
-    """Return the score of summed statistics [G, K], with its interval over the segments."""
-    return estimate_each(rows[None], formula, config)[0]
-
-
 def estimate_each(statistics: Statistics, formula: Formula, config: SignificanceConfig) -> list[Estimate]:
-    """Return the scores of S systems, drawn together. statistics: [S, G, K]."""
+    """Return the scores of summed statistics [S, G, K], with intervals over the segments, drawn together."""
     values = formula(statistics.sum(axis=1)).tolist()
     if statistics.shape[1] < 2:
         return list(map(Estimate, values))
@@ -339,11 +334,10 @@ class Comparison:
     def format(self) -> str:
         """Return the table, the signatures and the notes as text."""
         rows = self.rows()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = []
-        for first in range(1, len(widths), _MOST_COLUMNS):
-            columns = [0, *range(first, min(first + _MOST_COLUMNS, len(widths)))]
-            lines += ["  ".join(row[n].ljust(widths[n]) for n in columns).rstrip() for row in rows]
+        lines = list[str]()
+        for first in range(1, len(rows[0]), _MOST_COLUMNS):
+            block = [[row[0], *row[first : first + _MOST_COLUMNS]] for row in rows]
+            lines += map(str.rstrip, align_columns(block, left_columns=len(block[0])))
         width = max(len(METRIC_NAMES[key]) for key in self.outcomes)
         lines += [f"{METRIC_NAMES[key]:<{width}}  {text}" for key, text in self.signatures().items()]
         return "\n".join([*lines, *self.notes()])

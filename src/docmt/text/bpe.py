@@ -161,7 +161,8 @@ class MosesBpeTokenizer(Tokenizer):
 
     def _encode(self, sentences: Sequence[str], side: Side) -> list[list[int]]:
         scripts, truecaser = self._scripts(side), self._truecasers[side]
-        lines = [_join_tokens(truecaser.truecase(scripts.tokenize(sentence))) for sentence in sentences]
+        tokenized = (truecaser.truecase(scripts.tokenize(sentence)) for sentence in sentences)
+        lines = ["".join(f"{token} " for token in tokens) for tokens in tokenized]
         first = SpecialTokens.first_word
         encodings = self._library.encode_batch_fast(lines, add_special_tokens=False)
         return [[token + first for token in encoding.ids] for encoding in encodings]
@@ -199,10 +200,6 @@ class MosesBpeTokenizer(Tokenizer):
 
     def _scripts(self, side: Side) -> Moses:
         return moses(self.languages[SIDES.index(side)])
-
-
-def _join_tokens(tokens: Sequence[str]) -> str:
-    return "".join(f"{token} " for token in tokens)
 
 
 def _learn_merges(words: Counter[str], vocabulary_size: int) -> Any:

@@ -421,7 +421,11 @@ class Training:
         state = self.state
         state.interval.loss, state.interval.nll = self.sums.tolist()
         if self.weights.is_sharded:
-            self._save_shards()
+            with shared_directory(self.fabric, self.run.last) as folder:
+                save_shards(folder, self.updater.sharded_tensors())
+                sums = share_file_checksums(self.fabric, folder)
+                if self.fabric.is_global_zero:
+                    write_state(folder, asdict(state), sums)
         elif self.fabric.is_global_zero:
             tensors = self.updater.checkpoint_tensors()
             save_checkpoint(self.run.last, tensors, asdict(state), self._describe_checkpoint)
@@ -429,14 +433,6 @@ class Training:
             self.tensorboard.flush()
             self.run.remove_snapshots(needed_updates={update for update, _ in state.snapshots})
         self.fabric.barrier()
-
-    def _save_shards(self) -> None:
-        """Write the checkpoint for resuming, each process its part."""
-        with shared_directory(self.fabric, self.run.last) as folder:
-            save_shards(folder, self.updater.sharded_tensors())
-            sums = share_file_checksums(self.fabric, folder)
-            if self.fabric.is_global_zero:
-                write_state(folder, asdict(self.state), sums)
 
     def _save_weights(self, directory: Path) -> None:
         if self.weights.is_sharded or self.fabric.is_global_zero:

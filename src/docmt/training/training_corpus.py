@@ -167,15 +167,15 @@ class UpdatePlan:
 UpdateIterator = Generator[tuple[UpdatePlan, list[Batch]], None, None]
 
 
-def prefetch(updates: UpdateIterator, count: int = 2) -> UpdateIterator:
-    """Yield the same updates, prepared by a background thread up to `count` ahead.
+def prefetch(updates: UpdateIterator) -> UpdateIterator:
+    """Yield the same updates, prepared by a background thread up to two ahead.
 
     A GPU then need not wait for Python. Building batches draws no random numbers, so results stay the same. An error in
     the thread is raised for its update. When the generator is closed, the thread ends with the update that it prepares.
     """
     with ThreadPoolExecutor(1) as pool:
         try:
-            waiting = deque(pool.submit(next, updates) for _ in range(count))
+            waiting = deque(pool.submit(next, updates) for _ in range(2))
             while True:
                 waiting.append(pool.submit(next, updates))
                 yield waiting.popleft().result()
