@@ -206,17 +206,22 @@ def test_what_stands_before_a_term_agrees_with_it(translator, source, pairs, exp
     assert expected in made.sentences[0].target
 
 
+@pytest.mark.parametrize("in_one_pass", [True, False])
 @pytest.mark.parametrize(
     ("text", "pairs", "expected"),
     [
         ("The debate was interesting.", {"debate": "discussion"}, "La discussion était intéressante."),
         ("The agreement was signed.", {"agreement": "convention"}, "La convention a été signée."),
+        ("My car is broken.", {"car": "véhicule"}, "Mon véhicule est cassé."),
+        ("The tax is too high.", {"tax": "impôt"}, "L'impôt est trop élevé."),
         ("This small house is old.", {"house": "logis"}, "Ce petit logis est vieux."),  # not: logistique
     ],
 )
-def test_the_rest_agrees_where_a_term_has_another_article(translator, text, pairs, expected):
+def test_the_rest_agrees_where_a_term_has_another_article(translator, text, pairs, expected, in_one_pass, monkeypatch):
     if translator.model.config.system != "sentence":
         pytest.skip("found for that model")
+    if not in_one_pass:
+        monkeypatch.setattr("docmt.decoding.beam_search.can_read_prefixes", lambda model: False)
     made = use(translator, pairs, "require").translate(docmt.Document.from_sentences([text]))
     assert made.sentences[0].target == expected
 

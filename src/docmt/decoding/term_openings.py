@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from docmt.decoding.long_sentences import PieceTranslator
 from docmt.decoding.translation_results import Hypothesis
 from docmt.documents import unwrap_lines
-from docmt.documents.words import Span, WordLink, find_words, has_words
+from docmt.documents.words import UNSPACED, Span, WordLink, find_words, has_words
 from docmt.formats.language_codes import primary_language
 from docmt.terms.articles import Articles, join_elided
 from docmt.terms.matching import Occurrence, TermMatcher
@@ -137,7 +137,7 @@ class TermOpenings:
         """Return whether a translation goes on within the last word of its opening: logison after logis."""
         (text,) = self.decode(hypothesis.sentences)
         rests = (text[len(each) :] for each in self.decode(openings) if text.startswith(each))
-        return any(re.match(r"[\w-]", rest) for rest in rests)
+        return any(re.match(rf"(?![{UNSPACED}])[\w-]", rest) for rest in rests)
 
     def find_tail(self, place: Place) -> str:
         """Return what shows where a term ends: a function word or sign after a term with an article, as it was."""
@@ -145,8 +145,8 @@ class TermOpenings:
 
     def _match_tail(self, place: Place) -> str:
         """Return the function word or sign after a term, as it was, with the space before it."""
-        match = re.match(r"\s*(\w+|[^\w\s])", place.rest)
-        return match[0] if match and not self.is_content(place.rest, match.span(1), (), 1) else ""
+        span = next(iter(find_words(place.rest)), (0, 0))
+        return "" if self.is_content(place.rest, span, (), 1) else place.rest[: span[1]]
 
     def add_tail(self, place: Place, opening: Sequence[int]) -> list[list[int]]:
         """Return an opening with the function word or sign after the term; none if there is no such word."""
@@ -168,25 +168,29 @@ class TermOpenings:
         start = len(before) - len(article)
         of_article = [overlaps(each, [(start, start + len(self._articles.cut_adjective(article)))]) for each in spans]
         weights = [_ARTICLE_WEIGHT if each else 1.0 for each in of_article]
-        if place.number is None:  # openings of several lengths: the term alone
+        if place.number is None and form:  # openings of several lengths: the term alone
             weights = [float(each[1] > len(before)) for each in spans]
         others = map(str.lower, self._articles.list_others(article, form))
         is_wrong = self._articles.is_cut(before, form) or (bool(article) and article.lower() not in others)
         cost = -sum(score * weight for score, weight in zip(scores, weights, strict=True))
         return is_wrong, cost + _OTHER_FORM * (form not in place.occurrence.term.targets)
 
-    def find_likely(self, opening: Sequence[int], whole: Hypothesis) -> list[int]:
+    def find_likely(self, place: Place, opening: Sequence[int], whole: Hypothesis) -> list[int]:
         """Return an opening with the clear beginning of the old rest; empty if all words of the rest are likely.
 
-        whole: the translation with the opening and the old rest.
+        After another article endings may change, which costs little: there all words have to be clear. whole: the
+        translation with the opening and the old rest.
         """
-        (words,), (losses,), start = whole.sentences, whole.token_losses, len(opening)
-        if all(loss <= _LIKELY for loss in losses[start:]):
-            return []
-        number = next(n for n, loss in enumerate(losses[start:], start) if loss > _CLEAR)
+        (words,), (losses,) = whole.sentences, whole.token_losses
+        if len(losses) < len(words):  # the model cannot read openings in one pass
+            return list(opening)
         (text,), (begun,) = self.decode([words]), self.decode([opening])
         (spans,) = locate_tokens(self._translator.tokenizer, [text], [words], "target")
-        end = text.rfind(" ", 0, spans[number][0] + 1)
+        rest = [(loss, start) for loss, (start, _) in zip(losses, spans, strict=True) if start >= len(begun)]
+        limit = _LIKELY if place.begins(text) else _CLEAR
+        if not any(loss > limit for loss, _ in rest):
+            return []
+        end = text.rfind(" ", 0, next(start for loss, start in rest if loss > _CLEAR) + 1)
         return (end > len(begun) and self.encode(text[:end], 0, "")) or list(opening)
 
     def encode(self, before: str, free: int, form: str) -> list[int]:

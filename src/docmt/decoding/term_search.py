@@ -241,9 +241,11 @@ class TermSearch:
         changes = self._choose_all(cases, places, results)
         rests = list(openings)
         for index, change in changes.items():
-            if openings[index] and (begun := self._openings.find_likely(openings[index][0], results[index][0])):
+            if not openings[index] or not change.is_accepted:
+                continue
+            if begun := self._openings.find_likely(places[index], openings[index][0], results[index][0]):
                 rests[index] = [begun]
-            elif openings[index] and change.is_accepted:  # the old rest stays
+            elif not change.dropped:  # the old rest stays
                 rests[index], results[index] = [], []
         for _ in range(2):
             others = [list[list[int]]() for _ in cases]
