@@ -5,5 +5,6 @@ from .decoding import SearchConfig as SearchConfig
 from .decoding import Translation as Translation
 from .decoding import Translator as Translator
 from .documents import Document as Document
+from .terms import Glossary as Glossary
 
 __version__: str
