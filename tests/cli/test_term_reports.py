@@ -41,3 +41,17 @@ def test_a_resumed_translation_has_the_report_of_a_whole_one(mode, additions, tm
     last = [each.err.splitlines()[-1].partition("(")[0] for each in (whole, resumed)]
     assert last[0] == last[1] and last[0].startswith("docmt: terms: 18 asked, ")
     assert all((tmp_path / "whole" / name).read_text() == (tmp_path / "part" / name).read_text() for name in TEXTS)
+
+
+def test_words_that_terms_replace_are_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("search._MOST_CHECKED", 1), ("openings._LIKELY", -1.0), ("openings._CLEAR", -1.0)):
+        monkeypatch.setattr(f"docmt.decoding.term_{name}", value)  # the best one for the model drops a word
+    (tmp_path / "terms.tsv").write_text("committee\tcollège\n")
+    (tmp_path / "a.txt").write_text("The steering committee adopted the report.\n")
+    options = ("--beam", "2", "--terms", "terms.tsv", "--terms-mode", "require", "--terms-report", "r.tsv")
+    outcome = call("translate", "en-fr-sentence", "a.txt", *options, "-o", "b.txt")
+    told, last = outcome.err.splitlines()[-2:]
+    assert told == "docmt: 1 x terms replace other words, too (`dropped` in r.tsv)"
+    assert last.startswith("docmt: terms: 1 asked, 1 met")
+    assert (tmp_path / "r.tsv").read_text().splitlines()[1].split("\t")[8] == "steering"

@@ -23,9 +23,10 @@ def make_rows(document: str, number: int, source: str, target: str, uses: Iterab
     return [
         [
             *(document, number, use.term, "|".join(use.wanted), use.found),
-            *(use.status, round(use.loss, 2), use.replaced, use.dropped, source, target),
+            *(use.status, loss, use.replaced, use.dropped, source, target),
         ]
         for use in uses
+        for loss in ["" if use.status == "lost" else round(use.loss, 2)]
     ]
 
 
