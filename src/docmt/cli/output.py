@@ -170,9 +170,7 @@ class Report:
         status, dropped = map(TERM_COLUMNS.index, ("status", "dropped"))
         counts = Counter(row[status] for row in self.terms)
         if count := sum(row[status] == "second_search" and row[dropped] != "" for row in self.terms):
-            _log.warning(
-                f"{count:,} x terms replace other words, too (`dropped` in {path or '--terms-report'})"
-            )
+            _log.warning(f"{count:,} x terms replace other words, too (`dropped` in {path or '--terms-report'})")
         advice = "; --terms-mode require takes what is refused" if counts["refused"] else ""
         _log.info(f"{summarize_terms(counts)} ({path or '--terms-report FILE lists them'}{advice})")
         if path:
