@@ -433,3 +433,15 @@ def test_what_cannot_be_written():
         render_tsv(Glossary.from_pairs({"a|b": "c"}))
     with pytest.raises(DocmtError, match="add --from CODE"):
         render_tbx(Glossary.from_pairs({"a": "c"}))
+
+
+def test_a_translation_that_alone_has_an_article_is_told(tmp_path):
+    """Sentences have an article already. Names have one on both sides."""
+    (tmp_path / "t.tsv").write_text("clinic\tla clinique\nwater\tl’eau\nThe Hague\tLa Haye\nplan\tle\nlaw\tlaxisme\n")
+    glossary = Glossary.read(tmp_path / "t.tsv", languages=("en", "fr"))
+    assert [(row.line, row.reason) for row in glossary.remarks] == [
+        (1, "'la clinique' has an article, which may stand there twice: write 'clinique'"),
+        (2, "'l’eau' has an article, which may stand there twice: write 'eau'"),
+    ]
+    (tmp_path / "t.tsv").write_text("clinique\tthe clinic\n")
+    assert len(Glossary.read(tmp_path / "t.tsv", languages=("fr", "en")).remarks) == 1

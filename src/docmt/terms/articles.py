@@ -28,6 +28,8 @@ _GROUPS = {
     "nos nas",
 }
 """Groups of words with one meaning. Of two kinds the first stands before a consonant, the other before a vowel."""
+_DEFINITE = {"ca": "el la els les l", "de": "der die das", "en": "the", "es": "el la los las", "fr": "le la les l"}
+_DEFINITE |= {"it": "il lo la i gli le l", "nl": "de het", "pt": "o a os as"}
 _VOWELS = re.compile("[aeiouàáâãäèéêëìíîïòóôõöùúûüæœ]", re.I)
 _UNCLEAR = {"en": re.compile("[hu]|eu|one", re.I), "": re.compile("[hy]", re.I)}
 """First letters of nouns that may count as vowels or not, by language."""
@@ -103,6 +105,12 @@ class Articles:
         if self._unclear.match(following):
             return [kind for group in groups for kind in group]
         return [group[bool(_VOWELS.match(following))] for group in groups]
+
+
+def cut_definite(text: str, language: str) -> str:
+    """Return a text without the definite article that it begins with; it is the same if there is none."""
+    words = "|".join(_DEFINITE.get(primary_language(language), "the").split())
+    return re.sub(rf"^(?:{words})(?:\s+|['’])(?=\w)", "", text, flags=re.I)
 
 
 def join_elided(text: str, words: Sequence[Span]) -> list[Span]:

@@ -18,6 +18,7 @@ from docmt.core.files import json_checksum
 from docmt.core.settings import quote
 from docmt.documents.words import INVISIBLE, has_words
 from docmt.formats.language_codes import format_language_tag, is_same_language, language_distance, primary_language
+from docmt.terms.articles import cut_definite
 from docmt.terms.glossary_files import read_entries
 from docmt.terms.glossary_tables import Entry, EntryFile, EntryWord
 
@@ -183,6 +184,7 @@ class GlossaryBuilder:
             for term in self._make_terms(entry, sources, others, file):
                 self._merge(_MergedTerm(term, file, entry, distance or 0))
                 usable = True
+                self.remarks += [SkippedRow(file.path, entry.line, text) for text in self._describe_articles(term)]
         self.remarks += [SkippedRow(file.path, line, text) for line, text in file.remarks]
         if not usable:
             raise _unusable_error(file, self.languages, [*self.foreign[foreign:], *self.skipped[skipped:]])
@@ -193,6 +195,18 @@ class GlossaryBuilder:
             raise DocmtError(self.conflicts[0])
         terms = tuple(merged.term for merged in self.terms.values())
         return Glossary(self.languages, terms, (*self.skipped, *self.foreign), tuple(self.remarks), self.duplicates)
+
+    def _describe_articles(self, term: Term) -> list[str]:
+        """Return what is wrong with translations that alone have an article, which sentences have already."""
+        source, target = self.languages
+        if term.keep or cut_definite(term.source, source) != term.source:
+            return []
+        pairs = [(text, cut_definite(text, target)) for text in term.targets]
+        return [
+            f"{text!r} has an article, which may stand there twice: write {short!r}"
+            for text, short in pairs
+            if short != text
+        ]
 
     def _skip(self, file: EntryFile, entry: Entry, reason: str) -> None:
         self.skipped.append(SkippedRow(file.path, entry.line, reason))
