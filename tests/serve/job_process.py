@@ -7,9 +7,6 @@ from fake_engine import FakeEngine
 from docmt.serve import document_jobs
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
 
-document_jobs._SUSPECT_SECONDS = 0.3  # else a test of many kills takes minutes
-document_jobs._MAX_CRASHES = 1000  # a file is killed here whether it has got on or not
-
 CONFIRMED = 20
 EDITS = {5: "Written by a person.", 11: "Also by a person."}
 
@@ -46,4 +43,6 @@ async def edit(jobs, id):
 
 
 def main(data, files, ids):
+    document_jobs._SUSPECT_SECONDS = 0.3  # else a test of many kills takes minutes
+    document_jobs._MAX_CRASHES = 1000  # a file is killed here whether it has got on or not
     asyncio.run(serve(data, files, ids))
