@@ -445,3 +445,4 @@ def test_a_translation_that_alone_has_an_article_is_told(tmp_path):
     ]
     (tmp_path / "t.tsv").write_text("clinique\tthe clinic\n")
     assert len(Glossary.read(tmp_path / "t.tsv", languages=("fr", "en")).remarks) == 1
+    assert not Glossary.read(tmp_path / "t.tsv", languages=("fr", "sv")).remarks  # no table of its articles

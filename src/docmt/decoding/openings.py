@@ -79,7 +79,7 @@ def search_openings(
         memories = model.compute_memories(inputs)
         for is_fixed, pairs in rows.items():
             order, group = zip(*pairs, strict=True)
-            settled = replace(config, beam=1, n_best=1) if is_fixed else config
-            for index, hypotheses in zip(order, search(model, memories, group, specials, settled), strict=True):
+            row_config = replace(config, beam=1, n_best=1) if is_fixed else config
+            for index, hypotheses in zip(order, search(model, memories, group, specials, row_config), strict=True):
                 completed[index] = hypotheses
     return completed

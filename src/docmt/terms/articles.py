@@ -28,8 +28,17 @@ _GROUPS = {
     "nos nas",
 }
 """Groups of words with one meaning. Of two kinds the first stands before a consonant, the other before a vowel."""
-_DEFINITE = {"ca": "el la els les l", "de": "der die das", "en": "the", "es": "el la los las", "fr": "le la les l"}
-_DEFINITE |= {"it": "il lo la i gli le l", "nl": "de het", "pt": "o a os as"}
+_DEFINITE = {
+    "ca": "el la els les l",
+    "de": "der die das",
+    "en": "the",
+    "es": "el la los las",
+    "fr": "le la les l",
+    "it": "il lo la i gli le l",
+    "nl": "de het",
+    "pt": "o a os as",
+}
+"""Definite articles as dictionaries have them."""
 _VOWELS = re.compile("[aeiouàáâãäèéêëìíîïòóôõöùúûüæœ]", re.I)
 _UNCLEAR = {"en": re.compile("[hu]|eu|one", re.I), "": re.compile("[hy]", re.I)}
 """First letters of nouns that may count as vowels or not, by language."""
@@ -109,8 +118,8 @@ class Articles:
 
 def cut_definite(text: str, language: str) -> str:
     """Return a text without the definite article that it begins with; it is the same if there is none."""
-    words = "|".join(_DEFINITE.get(primary_language(language), "the").split())
-    return re.sub(rf"^(?:{words})(?:\s+|['’])(?=\w)", "", text, flags=re.I)
+    words = "|".join(_DEFINITE.get(primary_language(language), "").split())
+    return re.sub(rf"^(?:{words})(?:\s+|['’])(?=\w)", "", text, flags=re.I) if words else text
 
 
 def join_elided(text: str, words: Sequence[Span]) -> list[Span]:
