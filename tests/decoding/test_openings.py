@@ -7,7 +7,7 @@ from test_prefixes import SHORT_LIMITS, VOCABULARY, build, documents, open_gates
 
 from docmt.decoding import ContextConfig, SearchConfig, score_documents, translate_documents
 from docmt.decoding.ensembles import combine_context_specs
-from docmt.decoding.openings import Opening, search_openings
+from docmt.decoding.openings import Opening, OpeningSearch
 from docmt.decoding.search_config import BATCH_TOKENS
 from docmt.decoding.search_rules import choose_order
 from docmt.text import SpecialTokens
@@ -38,13 +38,11 @@ class Case(NamedTuple):
 
     def search(self, openings, config=GREEDY):
         assert openings
-        found = search_openings(
-            *(self.model, self.sources, self.translations, openings, SPECIALS, config),
-            context=ContextConfig(),
-            batch_tokens=BATCH_TOKENS,
-            **self.drafts,
-        )
-        return zip(openings, found, strict=True)
+        return zip(openings, self.read().search(self.translations, openings, config), strict=True)
+
+    def read(self):
+        settings = {"context": ContextConfig(), "batch_tokens": BATCH_TOKENS}
+        return OpeningSearch(self.model, self.sources, SPECIALS, GREEDY, **settings, **self.drafts)
 
     def score(self, opening, words):
         """Return the score of another translation of a sentence, in its document."""
@@ -113,4 +111,34 @@ def test_another_beginning_has_the_score_of_its_sentence(translated):
 
 def test_open_rules_have_no_openings():
     model = build(5, **SYSTEMS["document"])
-    assert search_openings(model, [[[9, 10]]], [[[9]]], [Opening(0, 0, [9])], SPECIALS, GREEDY) == [[]]
+    assert OpeningSearch(model, [[[9, 10]]], SPECIALS, GREEDY).search([[[9]]], [Opening(0, 0, [9])], GREEDY) == [[]]
+
+
+def test_searches_of_one_text_share_its_source(translated, monkeypatch):
+    """Later searches find the same as a first one does, with other translations before a sentence as well."""
+    openings = translated.begin(lambda words: (words[:1], True))
+    others = [[[*words, FIRST] if words else [] for words in document] for document in translated.translations]
+    search, batches = translated.read(), []
+    compute = translated.model.compute_memories
+    monkeypatch.setattr(translated.model, "compute_memories", lambda inputs: batches.append(1) or compute(inputs))
+    found = [search.search(*each, GREEDY) for each in ((translated.translations, openings[:1]), (others, openings))]
+    assert len(batches) <= 2
+    for each, targets in zip(found, (translated.translations, others), strict=True):
+        expected = translated.read().search(targets, openings[: len(each)], GREEDY)
+        for (one,), (other,) in zip(each, expected, strict=True):
+            assert one.sentences == other.sentences
+            assert one.sentence_scores == pytest.approx(other.sentence_scores, abs=1e-4)
+            assert list(one.token_losses[0]) == pytest.approx(list(other.token_losses[0]), abs=1e-4)
+
+
+def test_openings_with_one_beginning_have_the_scores_of_each_alone(translated):
+    """Words that several openings of a sentence have in common are scored once."""
+    openings = translated.begin(lambda words: (words, True))
+    rows = [each._replace(words=words) for each in openings for words in (each.words, each.words[:1], each.words)]
+    found = [hypotheses[0] for _, hypotheses in translated.search(rows)]
+    for opening, (whole, begun, again) in zip(openings, zip(*[iter(found)] * 3, strict=True), strict=True):
+        ((_, (alone,)),) = translated.search([opening])
+        for one in (whole, again):
+            assert list(one.token_scores[0]) == pytest.approx(list(alone.token_scores[0]), abs=1e-4)
+            assert list(one.token_losses[0]) == pytest.approx(list(alone.token_losses[0]), abs=1e-4)
+        assert list(begun.token_scores[0]) == pytest.approx(list(alone.token_scores[0])[:1], abs=1e-4)

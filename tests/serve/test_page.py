@@ -304,7 +304,9 @@ def test_a_key_is_asked_for_once(service, open_page):
 def test_everything_by_keyboard(service, open_page):
     page = open_page(service.url)
     press = page.keyboard.press
-    page.keyboard.type(TEXT.replace("\n", " "))  # the field has the focus
+    expect(page, "#start button.main:enabled")  # Tab does not stop at it before the models are known
+    expect(page, "#text:focus")
+    page.keyboard.type(TEXT.replace("\n", " "))
     for _ in range(3):  # the file, the languages, the button
         press("Tab")
     press("Enter")

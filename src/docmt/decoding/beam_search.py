@@ -72,7 +72,7 @@ class BeamSearch:
         self.numbers = pad_sequence([torch.tensor(row.sentences) for row in rows], batch_first=True).to(device)
         hypotheses = len(rows) * config.beam
         self.words = words or [()] * len(rows)
-        read = score_words(model, prefixes, words, config.temperature) if words else [()] * len(rows)
+        read = score_words(model, prefixes, rows, words, config.temperature) if words else [()] * len(rows)
         self.word_scores = [[score for score, _ in row] for row in read]
         self.word_losses = [[best - score for score, best in row] for row in read]
         self.state = BeamState.start(self.words, config.beam, self.boundaries, device)

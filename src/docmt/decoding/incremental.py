@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -213,21 +212,35 @@ def read_prefixes(
 
 
 def score_words(
-    model: Model, prefixes: Sequence[Prefixes], words: Sequence[Sequence[int]], temperature: float
+    model: Model,
+    prefixes: Sequence[Prefixes],
+    rows: Sequence[SearchRow],
+    words: Sequence[Sequence[int]],
+    temperature: float,
 ) -> list[list[tuple[float, float]]]:
-    """Return the log-probability of each word that `read_prefixes` has read, and that of the likeliest in its place."""
+    """Return the log-probability of each word that `read_prefixes` has read, and that of the likeliest in its place.
+
+    Rows of one sentence share the scores of the words with which all of them begin.
+    """
     first = prefixes[0].sentence_starts + len(model.boundary_tokens.target_opening) - 1
-    index = torch.cat([start + torch.arange(len(each)) for start, each in zip(first, words, strict=True)])
-    labels, scores = torch.tensor([word for each in words for word in each], dtype=torch.int64), list[list[float]]()
+    numbers: dict[tuple[object, int], int] = {}  # of each word and what stands before it
+    places, index = list[list[int]](), list[int]()
+    for row, start, each in zip(rows, first.tolist(), words, strict=True):
+        before: object = tuple(row.sentences)
+        places.append([])
+        for position, word in enumerate(each):
+            before = number = numbers.setdefault((before, word), len(numbers))
+            index += [start + position] * (number == len(index))
+            places[-1].append(number)
+    labels, scores = torch.tensor([word for _, word in numbers], dtype=torch.int64), list[list[float]]()
     for part in torch.arange(len(index)).split(_CHUNK):
-        states = [each.read.states[index[part]] for each in prefixes]
+        states = [each.read.states[torch.tensor(index, dtype=torch.int64)[part]] for each in prefixes]
         logits = compute_next_logits(model, states, temperature).float()
         chosen = torch.cat(
             (logits.gather(1, labels[part, None].to(logits.device)), logits.amax(1, keepdim=True)), dim=1
         )
         scores += (chosen - log_normalizers(logits)).tolist()
-    each = iter(scores)
-    return [[(score, best) for score, best in islice(each, len(row))] for row in words]
+    return [[(scores[number][0], scores[number][1]) for number in each] for each in places]
 
 
 def number_documents(memories: Iterable[Memory], rows: Sequence[SearchRow]) -> Tensor:

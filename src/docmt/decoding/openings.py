@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from docmt.decoding.beam_search import search
-from docmt.decoding.ensembles import Model
-from docmt.decoding.scheduler import Task, batch_by_length, find_nonempty, select_drafts, select_sentences
+from docmt.decoding.ensembles import Memories, Model
+from docmt.decoding.scheduler import POOL_FACTOR, Task, batch_by_length, find_nonempty, select_drafts, select_sentences
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.search_rules import FramedRules, SearchRow, WordIds, choose_order, choose_rules
 from docmt.decoding.translation_results import Hypothesis
@@ -32,54 +33,76 @@ class Opening(NamedTuple):
     """search the opening alone"""
 
 
-@torch.inference_mode()
-def search_openings(
-    model: Model,
-    sources: Sequence[WordIds],
-    targets: Sequence[WordIds],
-    openings: Sequence[Opening],
-    specials: SpecialTokens,
-    config: SearchConfig,
-    *,
-    drafts: Sequence[WordIds] | None = None,
-    **settings: Any,
-) -> list[list[Hypothesis]]:
-    """Return for each opening the best translations of its sentence that begin with it.
+class OpeningSearch:
+    """Search of openings in some documents, each of whose sources is encoded once."""
 
-    sources, targets, drafts: word ids of documents, their translations and first translations. settings: context and
-    batch_tokens, see `Task`. A sentence sees the translations of earlier ones in its instance, if its system sees any.
-    Scores count the tokens of an opening as if they were chosen. None for a system of the rules `open`.
-    """
-    if choose_rules(model, config) is not FramedRules:
-        return [[] for _ in openings]
-    positions, filled = find_nonempty(sources)
-    drafted = select_drafts(positions, sources, drafts)
-    task = Task.from_documents(model, filled, specials, config, drafts=drafted, **settings)
-    translations = [words for document in select_sentences(positions, targets) for words in document]
-    instances, alone = task.instances, choose_order(model, config, task.context) == "sentences"
-    numbers = [int(task.offsets[each.document]) + positions[each.document].index(each.sentence) for each in openings]
-    by_instance: dict[int, list[int]] = {}
-    for index, number in enumerate(numbers):
-        by_instance.setdefault(int(np.searchsorted(instances.last, number, side="right")), []).append(index)
-    completed: list[list[Hypothesis]] = [[] for _ in openings]
-    sizes = [(task.lengths[instance] * len(indices), instance) for instance, indices in by_instance.items()]
-    for batch in batch_by_length(sizes, task.batch_tokens):
-        inputs = task.read_sources(batch)
-        rows: dict[bool, list[tuple[int, SearchRow]]] = {}
-        for instance, aligned in zip(batch, task.split_aligned(inputs, batch), strict=True):
+    def __init__(
+        self,
+        model: Model,
+        sources: Sequence[WordIds],
+        specials: SpecialTokens,
+        config: SearchConfig,
+        *,
+        drafts: Sequence[WordIds] | None = None,
+        **settings: Any,
+    ) -> None:
+        """sources, drafts: word ids of documents and of their first translations.
+
+        settings: context and batch_tokens, see `Task`.
+        """
+        self._model, self._specials = model, specials
+        self._positions, filled = find_nonempty(sources)
+        drafted = select_drafts(self._positions, sources, drafts)
+        self._task = Task.from_documents(model, filled, specials, config, drafts=drafted, **settings)
+        self._alone = choose_order(model, config, self._task.context) == "sentences"
+        self._batches: list[Memories] = []
+        self._read: dict[int, tuple[int, Tensor]] = {}
+        """batch of each instance that was read, and the numbers of its sentences there"""
+
+    @torch.inference_mode()
+    def search(
+        self, targets: Sequence[WordIds], openings: Sequence[Opening], config: SearchConfig
+    ) -> list[list[Hypothesis]]:
+        """Return for each opening the best translations of its sentence that begin with it.
+
+        targets: word ids of the translations. A sentence sees those of earlier ones in its instance, if its system
+        sees any. Scores count the tokens of an opening as if they were chosen. None for a system of the rules `open`.
+        """
+        completed: list[list[Hypothesis]] = [[] for _ in openings]
+        if choose_rules(self._model, config) is not FramedRules:
+            return completed
+        task, instances = self._task, self._task.instances
+        translations = [words for document in select_sentences(self._positions, targets) for words in document]
+        groups: dict[tuple[int, bool], list[tuple[int, int]]] = {}
+        rows: dict[int, SearchRow] = {}
+        places = [
+            int(task.offsets[each.document]) + self._positions[each.document].index(each.sentence) for each in openings
+        ]
+        found = np.searchsorted(instances.last, places, side="right").tolist()
+        self._encode(dict.fromkeys(found))
+        for index, (number, instance, (_, _, words, stops)) in enumerate(zip(places, found, openings, strict=True)):
             first = int(instances.first[instance])
-            for index in by_instance[instance]:
-                number = numbers[index]
-                start = number if alone else first
-                sentences = aligned[start - first : number + 1 - first].tolist()
-                lengths = task.words.lengths[start : number + 1].tolist()
-                _, _, words, stops = openings[index]
-                row = SearchRow(sentences, lengths, translations[start:number], opening=words, stops=stops)
-                rows.setdefault(stops and -1 not in words, []).append((index, row))
-        memories = model.compute_memories(inputs)
-        for is_fixed, pairs in rows.items():
-            order, group = zip(*pairs, strict=True)
+            batch, aligned = self._read[instance]
+            start = number if self._alone else first
+            sentences = aligned[start - first : number + 1 - first].tolist()
+            lengths = task.words.lengths[start : number + 1].tolist()
+            rows[index] = SearchRow(sentences, lengths, translations[start:number], opening=words, stops=stops)
+            groups.setdefault((batch, stops and -1 not in words), []).append((task.lengths[instance], index))
+        for (number, is_fixed), sizes in groups.items():
             row_config = replace(config, beam=1, n_best=1) if is_fixed else config
-            for index, hypotheses in zip(order, search(model, memories, group, specials, row_config), strict=True):
-                completed[index] = hypotheses
-    return completed
+            for order in batch_by_length(sizes, task.batch_tokens):
+                made = search(self._model, self._batches[number], [rows[i] for i in order], self._specials, row_config)
+                for index, hypotheses in zip(order, made, strict=True):
+                    completed[index] = hypotheses
+        return completed
+
+    def _encode(self, instances: Iterable[int]) -> None:
+        """Read the sources of instances that were not read yet."""
+        new = [instance for instance in instances if instance not in self._read]
+        for batch in self._task.batches(new, times=POOL_FACTOR):
+            inputs = self._task.read_sources(batch)
+            self._read |= {
+                instance: (len(self._batches), aligned)
+                for instance, aligned in zip(batch, self._task.split_aligned(inputs, batch), strict=True)
+            }
+            self._batches.append(self._model.compute_memories(inputs))

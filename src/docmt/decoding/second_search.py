@@ -29,7 +29,7 @@ from docmt.decoding.long_sentences import (
     join_whole,
     make_translation,
 )
-from docmt.decoding.term_search import Case, SearchOpenings, TermSearch
+from docmt.decoding.term_search import Case, ReadSources, TermSearch
 from docmt.decoding.translation_results import PreparedDocument, TermUse, TranslatedSentence, Translation
 from docmt.documents import Document
 from docmt.documents.numbers import find_number_faults, find_numbers, repair_numbers
@@ -47,7 +47,7 @@ def complete_translations(
     translations: Sequence[Translation],
     translate: Translate,
     align: Align,
-    search_openings: SearchOpenings,
+    read_sources: ReadSources,
 ) -> list[Translation]:
     """Return the translations of whole sentences from those of what the model read.
 
@@ -80,14 +80,14 @@ def complete_translations(
         with_numbers, lost = _search_numbers(translator, counted, translate)
         changed, missing = changed | with_numbers, {**missing, **lost}
     if translator.terms is not None:
-        search = TermSearch(translator, translator.terms, align, search_openings)
+        search = TermSearch(translator, translator.terms, align, read_sources)
         translations, with_terms = search.run(sources, translations, changed | given, given)
         changed |= with_terms
         with_terms = {key: pieces for key, pieces in with_terms.items() if key not in given}
         missing |= count_missing(find_doubtful(sources, with_terms), align)
     changed = given | changed
     if translator.consistent:
-        searches = align, search_openings
+        searches = align, read_sources
         translations, consistent = make_consistent(translator, sources, translations, changed, given, *searches)
         changed |= consistent
     by_document: list[tuple[dict[int, Rows], set[int]]] = [({}, set()) for _ in sources]
@@ -187,11 +187,11 @@ class ConsistencySearch(TermSearch):
 
     def __init__(
         self, translator: PieceTranslator, terms: Sequence[Term], other_texts: Mapping[Place, str], align: Align,
-        search_openings: SearchOpenings,
+        read_sources: ReadSources,
     ) -> None:  # fmt: skip
         """terms: the usual renderings. other_texts: other words, by their place."""
         matcher = TermMatcher(Glossary(translator.languages, tuple(terms)))
-        super().__init__(translator, matcher, align, search_openings)
+        super().__init__(translator, matcher, align, read_sources)
         self._texts, self._user = other_texts, translator.terms
 
     def _make_cases(self, key: Key, pieces: Rows, is_changed: bool) -> list[Case]:
@@ -221,7 +221,7 @@ def make_consistent(
     changed: Mapping[Key, Rows],
     given: Collection[Key],
     align: Align,
-    search_openings: SearchOpenings,
+    read_sources: ReadSources,
 ) -> tuple[list[Translation], dict[Key, Rows]]:
     """Return the translations, and the sentences with other translations, as `TermSearch.run` does (see there).
 
@@ -235,7 +235,7 @@ def make_consistent(
         terms, texts = _find_terms(translator, rows, align)
         other_texts = {place: text for place, text in texts.items() if (document, place[0][1]) not in given}
         if other_texts:
-            search = ConsistencySearch(translator, terms, other_texts, align, search_openings)
+            search = ConsistencySearch(translator, terms, other_texts, align, read_sources)
             known = {key: pieces for key, pieces in rows.items() if (document, key[1]) in changed}
             (made[document],), replacements = search.run([sources[document]], [translation], known)
             others |= {(document, number): pieces for (_, number), pieces in replacements.items()}

@@ -35,10 +35,10 @@ _MOST_SEARCHED = 2
 """Openings of a term without a link after which a rest is searched."""
 _MOST_CHECKED = 3
 """New translations of a sentence in which words are looked for that the old one translates."""
-SearchOpenings = Callable[
-    [Sequence[PreparedDocument], Sequence[Sequence[Sequence[int]]], Sequence[Opening]], list[list[Hypothesis]]
-]
+SearchOpenings = Callable[[Sequence[Sequence[Sequence[int]]], Sequence[Opening]], list[list[Hypothesis]]]
 """Searches openings in documents with these translations (word ids)."""
+ReadSources = Callable[[Sequence[PreparedDocument]], SearchOpenings]
+"""Returns a search of openings in documents."""
 Scores = Mapping[int, tuple[float, int]]
 """Log-probability (nats) and tokens of sentences, by number."""
 
@@ -111,12 +111,13 @@ class TermSearch:
     """log-probability (nats) that a sentence may lose for each term, in the mode prefer"""
 
     def __init__(
-        self, translator: PieceTranslator, matcher: TermMatcher, align: Align, search_openings: SearchOpenings
+        self, translator: PieceTranslator, matcher: TermMatcher, align: Align, read_sources: ReadSources
     ) -> None:
-        """align, search_openings: of the translator."""
+        """align, read_sources: of the translator."""
         self._translator, self._matcher = translator, matcher
         self._openings = TermOpenings(translator, matcher)
-        self._align, self._search_openings = align, search_openings
+        self._align, self._read_sources = align, read_sources
+        self._needed: list[int] = []
         self._documents: list[PreparedDocument] = []
         self._translations: list[list[TranslatedSentence]] = []
 
@@ -165,6 +166,8 @@ class TermSearch:
         } | dict(changed)
         cases = [case for key, pieces in rows.items() for case in self._make_cases(key, pieces, key in changed)]
         free = [case for case in cases if case.key not in given]
+        self._needed = sorted({case.document for case in free if case.missing})  # others need not be read, nor drafted
+        self._search_openings = self._read_sources([self._documents[number] for number in self._needed])
         while waiting := [case for case in free if case.missing]:  # each search leaves one less
             self._search(waiting)
         described = {case.key: list(rows[case.key]) for case in cases}
@@ -329,7 +332,8 @@ class TermSearch:
             for link in case.links
             if link.mutual and self._openings.is_content(source, link.source, terms, 0)
             if (end is None or link.target[1] <= end) and self._openings.is_content(target, link.target, (), 1)
-            if not any(self._matcher.target.are_forms(target[slice(*link.target)], word) for word in words)
+            if (old := target[slice(*link.target)]) not in words
+            if not any(self._matcher.target.are_forms(old, word) for word in words)
         ]
 
     def _find_place(
@@ -345,12 +349,10 @@ class TermSearch:
 
     def _run(self, rows: Sequence[tuple[Case, Sequence[list[int]]]], stops: bool) -> list[tuple[int, list[Hypothesis]]]:
         """Return what a search finds for the openings of each case."""
-        needed = sorted({case.document for case, each in rows if each})  # others need not be read, nor their drafts
-        numbers = {document: number for number, document in enumerate(needed)}
+        numbers = {document: number for number, document in enumerate(self._needed)}
         openings = [Opening(numbers[case.document], case.number, words, stops) for case, each in rows for words in each]
-        documents = [self._documents[number] for number in numbers]
-        targets = [[list(each.token_ids) for each in self._translations[number]] for number in numbers]
-        results = iter(self._search_openings(documents, targets, openings) if openings else [])
+        targets = [[list(each.token_ids) for each in self._translations[number]] for number in self._needed]
+        results = iter(self._search_openings(targets, openings) if openings else [])
         return [(n, [found for _ in each for found in next(results)]) for n, (_, each) in enumerate(rows)]
 
     def _link(self, cases: Sequence[Case], texts: Sequence[tuple[str, str]]) -> list[Sequence[WordLink]]:

@@ -30,13 +30,13 @@ from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
 from docmt.decoding.logits import count_copies
 from docmt.decoding.long_sentences import align_selected, cut_long_sentences
-from docmt.decoding.openings import OPENING_BEAM, REST_BEAM, Opening, search_openings
+from docmt.decoding.openings import OPENING_BEAM, REST_BEAM, Opening, OpeningSearch
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import WordIds
 from docmt.decoding.second_search import complete_translations
-from docmt.decoding.term_search import Scores, TermSearch
+from docmt.decoding.term_search import Scores, SearchOpenings, TermSearch
 from docmt.decoding.translation_results import (
     Hypothesis,
     PartialTranslation,
@@ -189,18 +189,21 @@ class Translator(DocumentTranslator):
     def _complete(self, sources: Sequence[PreparedDocument], made: Sequence[Translation]) -> list[Translation]:
         """Return the translations of whole sentences; missing text and numbers are searched again."""
         with hidden_progress():
-            return complete_translations(self, sources, made, self._translate, self._align, self._search_openings)
+            return complete_translations(self, sources, made, self._translate, self._align, self._read_sources)
 
-    def _search_openings(
-        self, sources: Sequence[PreparedDocument], targets: Sequence[WordIds], openings: Sequence[Opening]
-    ) -> list[list[Hypothesis]]:
-        """See `search_openings`."""
-        words, stops = [each.words for each in sources], any(each.stops for each in openings)
-        beam = OPENING_BEAM if stops else min(self.search.beam, REST_BEAM)
-        search = replace(self.search, beam=beam, n_best=beam)
-        settings = {**self._context_settings, "drafts": self.draft_documents(words), "config": search}
-        with precision_context(self._model, self.precision):
-            return search_openings(self._model, words, targets, openings, self.tokenizer.specials, **settings)
+    def _read_sources(self, sources: Sequence[PreparedDocument]) -> SearchOpenings:
+        """Return a search of openings in these documents."""
+        words = [each.words for each in sources]
+        settings = {**self._context_settings, "drafts": self.draft_documents(words)}
+        search = OpeningSearch(self._model, words, self.tokenizer.specials, self.search, **settings)
+
+        def search_openings(targets: Sequence[WordIds], openings: Sequence[Opening]) -> list[list[Hypothesis]]:
+            stops = any(each.stops for each in openings)
+            beam = OPENING_BEAM if stops else min(self.search.beam, REST_BEAM)
+            with precision_context(self._model, self.precision):
+                return search.search(targets, openings, replace(self.search, beam=beam, n_best=beam))
+
+        return search_openings
 
     def _translate(self, sources: Sequence[PreparedDocument], copies: Sequence[int] | None = None) -> list[Translation]:
         """Return the translations of what the model reads as sentences, pieces of long ones apart."""
@@ -354,7 +357,7 @@ class Translator(DocumentTranslator):
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:
         """Search sentences of a translated document again for their terms; see `TermSearch.run_again`."""
         assert self.terms is not None
-        search = TermSearch(self, self.terms, self._align, self._search_openings)
+        search = TermSearch(self, self.terms, self._align, self._read_sources)
         return search.run_again(self.prepare(document), targets, scores)
 
     def _yield_parts(

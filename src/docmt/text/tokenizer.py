@@ -7,6 +7,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import ClassVar, Literal, Self, TypeAlias, get_args
@@ -262,8 +263,15 @@ def locate_tokens(
     distinct = sorted({id for ids in encoded for id in ids})
     texts = dict(zip(distinct, tokenizer.decode_batch([[id] for id in distinct], side), strict=True))
     return [
-        _locate([_fold(texts[id])[0] for id in ids], sentence) for sentence, ids in zip(sentences, encoded, strict=True)
+        _locate([_fold_token(texts[id]) for id in ids], sentence)
+        for sentence, ids in zip(sentences, encoded, strict=True)
     ]
+
+
+@lru_cache(maxsize=1 << 16)
+def _fold_token(text: str) -> str:
+    """Return the characters of a token that count."""
+    return _fold(text)[0]
 
 
 def _fold(text: str) -> tuple[str, list[int]]:
