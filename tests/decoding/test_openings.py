@@ -2,10 +2,12 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from test_prefixes import SHORT_LIMITS, VOCABULARY, build, documents, open_gates
 
 from docmt.decoding import ContextConfig, SearchConfig, score_documents, translate_documents
+from docmt.decoding.alignment import align_documents, default_alignment_layer
 from docmt.decoding.ensembles import combine_context_specs
 from docmt.decoding.openings import Opening, OpeningSearch
 from docmt.decoding.search_config import BATCH_TOKENS
@@ -42,6 +44,7 @@ class Case(NamedTuple):
 
     def read(self):
         settings = {"context": ContextConfig(), "batch_tokens": BATCH_TOKENS}
+        settings["layers"] = [default_alignment_layer(self.model)]
         return OpeningSearch(self.model, self.sources, SPECIALS, GREEDY, **settings, **self.drafts)
 
     def score(self, opening, words):
@@ -142,3 +145,17 @@ def test_openings_with_one_beginning_have_the_scores_of_each_alone(translated):
             assert list(one.token_scores[0]) == pytest.approx(list(alone.token_scores[0]), abs=1e-4)
             assert list(one.token_losses[0]) == pytest.approx(list(alone.token_losses[0]), abs=1e-4)
         assert list(begun.token_scores[0]) == pytest.approx(list(alone.token_scores[0])[:1], abs=1e-4)
+
+
+def test_words_are_aligned_as_in_their_documents(translated):
+    openings = translated.begin(lambda words: (words,))
+    wanted = [[each.sentence for each in openings if each.document == number] for number in range(3)]
+    expected = align_documents(
+        *(translated.model, translated.sources, translated.translations, SPECIALS, GREEDY),
+        layers=[default_alignment_layer(translated.model)],
+        wanted=wanted,
+        **translated.drafts,
+    )
+    for opening, weights in zip(openings, translated.read().align(translated.translations, openings), strict=True):
+        assert weights.shape[0] == len(opening.words)
+        np.testing.assert_allclose(weights, expected[opening.document][opening.sentence], atol=1e-5)

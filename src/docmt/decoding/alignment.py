@@ -10,6 +10,8 @@ Notation: t tokens of a target sentence, s of its source sentence, both without 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -22,13 +24,14 @@ from docmt.checkpoint.model_directory import ALIGNMENT_KEY, AlignmentLayer
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens, collate
-from docmt.decoding.ensembles import Model, list_members
+from docmt.decoding.ensembles import Memories, Model, list_members, list_memories
+from docmt.decoding.incremental import read_prefixes
 from docmt.decoding.scheduler import OnSentences, Task, find_nonempty_pairs, select_drafts, select_sentences
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig, between_steps
-from docmt.decoding.search_rules import WordIds
+from docmt.decoding.search_rules import SearchRow, WordIds
 from docmt.decoding.translation_results import WordLink, non_finite_error
 from docmt.documents.words import Span, find_words
-from docmt.model import ModelInput, TranslationModel
+from docmt.model import ModelInput, Packed, TranslationModel
 from docmt.model.attention import Attention
 from docmt.model.attention_weights import attention_weights
 from docmt.model.contexts import FullContext
@@ -141,11 +144,39 @@ def align_documents(
     for numbers, *weights in iterate_alignment_weights(task, words, [[layer] for layer in layers], needed):
         for index, *matrices in zip(numbers, *(member[0] for member in weights), strict=True):
             document, number = sentences[index]
-            result[document][number] = mean = np.mean(matrices, axis=0, dtype=np.float32)
-            if not np.isfinite(mean).all():
-                raise non_finite_error()
+            result[document][number] = average_weights(matrices)
         on_sentences(len(numbers))
     return result
+
+
+@torch.inference_mode()
+def align_rows(
+    model: Model,
+    memories: Memories,
+    rows: Sequence[SearchRow],
+    specials: SpecialTokens,
+    words: Sequence[Sequence[int]],
+    layers: Sequence[AlignmentLayer],
+) -> list[Weights]:
+    """Return the attention weights of the last sentence of each search row, as `align_documents` does.
+
+    memories: of the sources. words: word ids of the translation of this sentence; the prefix has those before it.
+    """
+    weights = []
+    for member, memory, layer in zip(list_members(model), list_memories(memories), layers, strict=True):
+        with _recorded_attentions(member, [layer]) as recorded:
+            (prefix,) = read_prefixes(member, memory, rows, specials, words)
+        sentences = prefix.read.target, prefix.read.aligned, prefix.next_sentences
+        weights.append(_sentence_weights(member, *recorded[layer.layer], *sentences, layer.shifted))
+    return [average_weights(matrices) for matrices in zip(*weights, strict=True)]
+
+
+def average_weights(matrices: Sequence[Weights]) -> Weights:
+    """Return the mean of the weights of each member. Raises DocmtError where they are not numbers."""
+    mean: Weights = np.mean(matrices, axis=0, dtype=np.float32)
+    if not np.isfinite(mean).all():
+        raise non_finite_error()
+    return mean
 
 
 def iterate_alignment_weights(
@@ -173,27 +204,33 @@ def iterate_alignment_weights(
 def _read_weights(
     model: TranslationModel, layers: Sequence[AlignmentLayer], inputs: ModelInput, rows: Tensor
 ) -> list[list[Weights]]:
-    """Return the weights [t, s] of the target sentences with these indices [n], for each layer.
+    """Return the weights [t, s] of the target sentences with these indices [n], for each layer, from one pass."""
+    assert inputs.target is not None
+    with _recorded_attentions(model, layers) as recorded:
+        model(inputs)
+    sentences = inputs.target, inputs.alignment, rows
+    return [_sentence_weights(model, *recorded[layer.layer], *sentences, layer.shifted) for layer in layers]
 
-    The attentions of all these layers are recorded in one pass.
-    """
-    attentions = {layer.layer: _find_attention(model, layer.layer) for layer in layers}
-    recorded: dict[Attention, tuple[Tensor, FullContext]] = {}
+
+@contextmanager
+def _recorded_attentions(
+    model: TranslationModel, layers: Sequence[AlignmentLayer]
+) -> Iterator[dict[int, tuple[Attention, Tensor, FullContext]]]:
+    """Record the attention of each of these layers, with its input, in a pass that this thread makes meanwhile."""
+    recorded: dict[int, tuple[Attention, Tensor, FullContext]] = {}
     thread = get_ident()
 
-    def record(attention: Attention, arguments: tuple[Tensor, FullContext], _: Any) -> None:
+    def record(number: int, attention: Attention, arguments: tuple[Tensor, FullContext], _: Any) -> None:
         if get_ident() == thread:  # others may translate with this model meanwhile
-            recorded[attention] = arguments
+            recorded[number] = attention, *arguments
 
-    handles = [module.register_forward_hook(record) for module in attentions.values()]
+    attentions = {number: _find_attention(model, number) for number in {layer.layer for layer in layers}}
+    handles = [module.register_forward_hook(partial(record, number)) for number, module in attentions.items()]
     try:
-        model(inputs)
+        yield recorded
     finally:
         for handle in handles:
             handle.remove()
-    modules = [attentions[layer.layer] for layer in layers]
-    pairs = zip(layers, modules, strict=True)
-    return [_sentence_weights(model, module, *recorded[module], inputs, rows, layer.shifted) for layer, module in pairs]
 
 
 def _find_attention(model: TranslationModel, layer: int) -> Attention:
@@ -213,20 +250,23 @@ def _sentence_weights(
     attention: Attention,
     x: Tensor,
     context: FullContext,
-    inputs: ModelInput,
+    target: Packed,
+    alignment: Tensor,
     rows: Tensor,
     shifted: bool,
 ) -> list[Weights]:
-    """Return the weights [t, s] of these target sentences in one attention, from its input x [T, d]."""
-    assert inputs.target is not None
-    target, boundaries = inputs.target, model.boundary_tokens
+    """Return the weights [t, s] of these target sentences [n] in one attention, from its input x [T, d].
+
+    alignment [S]: see `ModelInput`.
+    """
+    boundaries = model.boundary_tokens
     words = target.sentences.trim(*boundaries.counts("target")).select(rows)
     queries = words if shifted else Spans(words.starts - 1, words.lengths)  # where the token before is the input
     visible = context.find(attention, x)
     memory, pattern = visible.memory, visible.pattern
     segments = rows if attention.scope.extent != "document" else target.documents.find_segments(words.starts)
     keys = pattern.keys.select(segments)
-    sources = context.memories["source"].sentences.trim(*boundaries.counts("source")).select(inputs.alignment[rows])
+    sources = context.memories["source"].sentences.trim(*boundaries.counts("source")).select(alignment[rows])
     lengths = zip(words.lengths.tolist(), sources.lengths.tolist(), strict=True)
     weights = [np.zeros(size, dtype=np.float32) for size in lengths]
     tiles = Spans.tile(words.lengths)

@@ -1,8 +1,12 @@
-"""Search again for single sentences of translated documents, each after a given beginning of its translation."""
+"""Search again for single sentences of translated documents, each after a given beginning of its translation.
+
+Their sources are read once for all searches, and for the alignment of their words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,16 +14,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from docmt.checkpoint.model_directory import AlignmentLayer
+from docmt.data import SentenceTokens
+from docmt.decoding.alignment import NO_WEIGHTS, Weights, align_rows, average_weights, iterate_alignment_weights
 from docmt.decoding.beam_search import search
 from docmt.decoding.ensembles import Memories, Model
+from docmt.decoding.incremental import can_read_prefixes
 from docmt.decoding.scheduler import POOL_FACTOR, Task, batch_by_length, find_nonempty, select_drafts, select_sentences
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.search_rules import FramedRules, SearchRow, WordIds, choose_order, choose_rules
 from docmt.decoding.translation_results import Hypothesis
+from docmt.model.products import Precision, precision_context
 from docmt.text import SpecialTokens
-
-OPENING_BEAM, REST_BEAM = 4, 2
-"""Beam of a search of openings alone, in which articles may change, and the most of one after them."""
 
 
 class Opening(NamedTuple):
@@ -43,14 +49,16 @@ class OpeningSearch:
         specials: SpecialTokens,
         config: SearchConfig,
         *,
+        layers: Sequence[AlignmentLayer] = (),
+        precision: Precision = "float32",
         drafts: Sequence[WordIds] | None = None,
         **settings: Any,
     ) -> None:
         """sources, drafts: word ids of documents and of their first translations.
 
-        settings: context and batch_tokens, see `Task`.
+        layers: see `align_documents`. settings: context and batch_tokens, see `Task`.
         """
-        self._model, self._specials = model, specials
+        self._model, self._specials, self._layers, self._precision = model, specials, layers, precision
         self._positions, filled = find_nonempty(sources)
         drafted = select_drafts(self._positions, sources, drafts)
         self._task = Task.from_documents(model, filled, specials, config, drafts=drafted, **settings)
@@ -71,30 +79,75 @@ class OpeningSearch:
         completed: list[list[Hypothesis]] = [[] for _ in openings]
         if choose_rules(self._model, config) is not FramedRules:
             return completed
+        for is_fixed in (True, False):
+            row_config = replace(config, beam=1, n_best=1) if is_fixed else config
+            numbers = [n for n, (_, _, words, stops) in enumerate(openings) if (stops and -1 not in words) == is_fixed]
+            for batch, memories, rows in self._make_rows(targets, [openings[n] for n in numbers]):
+                with precision_context(self._model, self._precision):
+                    made = search(self._model, memories, rows, self._specials, row_config)
+                for index, hypotheses in zip(batch, made, strict=True):
+                    completed[numbers[index]] = hypotheses
+        return completed
+
+    def align(self, targets: Sequence[WordIds], wanted: Sequence[Opening]) -> list[Weights]:
+        """Return the attention weights [t, s] of sentences and these translations; see `align_documents`.
+
+        targets, systems: as in `search`.
+        """
+        weights = [NO_WEIGHTS for _ in wanted]
+        if choose_rules(self._model, self._task.config) is not FramedRules:
+            return weights
+        with precision_context(self._model, self._precision):
+            if not can_read_prefixes(self._model):
+                return self._align_in_documents(targets, wanted)
+            for batch, memories, rows in self._make_rows(targets, wanted):
+                words = [row.opening for row in rows]
+                made = align_rows(self._model, memories, rows, self._specials, words, self._layers)
+                for index, matrix in zip(batch, made, strict=True):
+                    weights[index] = matrix
+        return weights
+
+    def _align_in_documents(self, targets: Sequence[WordIds], wanted: Sequence[Opening]) -> list[Weights]:
+        """Return the attention weights of sentences in a pass that reads their instances anew."""
+        places, translations = self._find_places(wanted), self._flatten(targets)
+        for place, each in zip(places, wanted, strict=True):
+            translations[place] = each.words
+        words, layers = SentenceTokens.from_documents([translations]), [[layer] for layer in self._layers]
+        found = {}
+        for numbers, *weights in iterate_alignment_weights(self._task, words, layers, set(places)):
+            for number, *matrices in zip(numbers, *(member[0] for member in weights), strict=True):
+                found[number] = average_weights(matrices)
+        return [found[place] for place in places]
+
+    def _flatten(self, targets: Sequence[WordIds]) -> list[Sequence[int]]:
+        """Return the translations of the sentences of the task."""
+        return [words for document in select_sentences(self._positions, targets) for words in document]
+
+    def _find_places(self, openings: Sequence[Opening]) -> list[int]:
+        """Return the number in the task of the sentence of each opening."""
+        positions, offsets = self._positions, self._task.offsets
+        return [int(offsets[each.document]) + positions[each.document].index(each.sentence) for each in openings]
+
+    def _make_rows(
+        self, targets: Sequence[WordIds], openings: Sequence[Opening]
+    ) -> Iterator[tuple[list[int], Memories, list[SearchRow]]]:
+        """Yield batches: the numbers of their openings, the memories of their sources, and a row for each opening."""
         task, instances = self._task, self._task.instances
-        translations = [words for document in select_sentences(self._positions, targets) for words in document]
-        groups: dict[tuple[int, bool], list[tuple[int, int]]] = {}
-        rows: dict[int, SearchRow] = {}
-        places = [
-            int(task.offsets[each.document]) + self._positions[each.document].index(each.sentence) for each in openings
-        ]
+        places, translations = self._find_places(openings), self._flatten(targets)
         found = np.searchsorted(instances.last, places, side="right").tolist()
         self._encode(dict.fromkeys(found))
+        rows, groups = list[SearchRow](), defaultdict[int, list[tuple[int, int]]](list)
         for index, (number, instance, (_, _, words, stops)) in enumerate(zip(places, found, openings, strict=True)):
             first = int(instances.first[instance])
             batch, aligned = self._read[instance]
             start = number if self._alone else first
             sentences = aligned[start - first : number + 1 - first].tolist()
             lengths = task.words.lengths[start : number + 1].tolist()
-            rows[index] = SearchRow(sentences, lengths, translations[start:number], opening=words, stops=stops)
-            groups.setdefault((batch, stops and -1 not in words), []).append((task.lengths[instance], index))
-        for (number, is_fixed), sizes in groups.items():
-            row_config = replace(config, beam=1, n_best=1) if is_fixed else config
+            rows.append(SearchRow(sentences, lengths, translations[start:number], opening=words, stops=stops))
+            groups[batch].append((task.lengths[instance], index))
+        for batch, sizes in groups.items():
             for order in batch_by_length(sizes, task.batch_tokens):
-                made = search(self._model, self._batches[number], [rows[i] for i in order], self._specials, row_config)
-                for index, hypotheses in zip(order, made, strict=True):
-                    completed[index] = hypotheses
-        return completed
+                yield order, self._batches[batch], [rows[index] for index in order]
 
     def _encode(self, instances: Iterable[int]) -> None:
         """Read the sources of instances that were not read yet."""
@@ -105,4 +158,5 @@ class OpeningSearch:
                 instance: (len(self._batches), aligned)
                 for instance, aligned in zip(batch, self._task.split_aligned(inputs, batch), strict=True)
             }
-            self._batches.append(self._model.compute_memories(inputs))
+            with precision_context(self._model, self._precision):
+                self._batches.append(self._model.compute_memories(inputs))

@@ -80,7 +80,7 @@ def complete_translations(
         with_numbers, lost = _search_numbers(translator, counted, translate)
         changed, missing = changed | with_numbers, {**missing, **lost}
     if translator.terms is not None:
-        search = TermSearch(translator, translator.terms, align, read_sources)
+        search = TermSearch(translator, translator.terms, read_sources)
         translations, with_terms = search.run(sources, translations, changed | given, given)
         changed |= with_terms
         with_terms = {key: pieces for key, pieces in with_terms.items() if key not in given}
@@ -186,12 +186,12 @@ class ConsistencySearch(TermSearch):
     most_loss = 4.0
 
     def __init__(
-        self, translator: PieceTranslator, terms: Sequence[Term], other_texts: Mapping[Place, str], align: Align,
+        self, translator: PieceTranslator, terms: Sequence[Term], other_texts: Mapping[Place, str],
         read_sources: ReadSources,
     ) -> None:  # fmt: skip
         """terms: the usual renderings. other_texts: other words, by their place."""
         matcher = TermMatcher(Glossary(translator.languages, tuple(terms)))
-        super().__init__(translator, matcher, align, read_sources)
+        super().__init__(translator, matcher, read_sources)
         self._texts, self._user = other_texts, translator.terms
 
     def _make_cases(self, key: Key, pieces: Rows, is_changed: bool) -> list[Case]:
@@ -235,7 +235,7 @@ def make_consistent(
         terms, texts = _find_terms(translator, rows, align)
         other_texts = {place: text for place, text in texts.items() if (document, place[0][1]) not in given}
         if other_texts:
-            search = ConsistencySearch(translator, terms, other_texts, align, read_sources)
+            search = ConsistencySearch(translator, terms, other_texts, read_sources)
             known = {key: pieces for key, pieces in rows.items() if (document, key[1]) in changed}
             (made[document],), replacements = search.run([sources[document]], [translation], known)
             others |= {(document, number): pieces for (_, number), pieces in replacements.items()}

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import NamedTuple
 
-from docmt.decoding.long_sentences import Align, Key, PieceTranslator, Rows, make_translation
-from docmt.decoding.openings import Opening
+from docmt.decoding.alignment import link_sentences
+from docmt.decoding.long_sentences import Key, PieceTranslator, Rows, make_translation
+from docmt.decoding.openings import Opening, OpeningSearch
 from docmt.decoding.term_openings import Place, TermOpenings, overlaps
 from docmt.decoding.term_report import judge_terms
 from docmt.decoding.translation_results import (
@@ -35,9 +36,9 @@ _MOST_SEARCHED = 2
 """Openings of a term without a link after which a rest is searched."""
 _MOST_CHECKED = 3
 """New translations of a sentence in which words are looked for that the old one translates."""
-SearchOpenings = Callable[[Sequence[Sequence[Sequence[int]]], Sequence[Opening]], list[list[Hypothesis]]]
-"""Searches openings in documents with these translations (word ids)."""
-ReadSources = Callable[[Sequence[PreparedDocument]], SearchOpenings]
+_OPENING_BEAM, _REST_BEAM = 4, 2
+"""Beam of a search of openings alone, in which articles may change, and the most of one after them."""
+ReadSources = Callable[[Sequence[PreparedDocument]], OpeningSearch]
 """Returns a search of openings in documents."""
 Scores = Mapping[int, tuple[float, int]]
 """Log-probability (nats) and tokens of sentences, by number."""
@@ -110,13 +111,11 @@ class TermSearch:
     most_loss = 10.0
     """log-probability (nats) that a sentence may lose for each term, in the mode prefer"""
 
-    def __init__(
-        self, translator: PieceTranslator, matcher: TermMatcher, align: Align, read_sources: ReadSources
-    ) -> None:
-        """align, read_sources: of the translator."""
+    def __init__(self, translator: PieceTranslator, matcher: TermMatcher, read_sources: ReadSources) -> None:
+        """read_sources: of the translator."""
         self._translator, self._matcher = translator, matcher
         self._openings = TermOpenings(translator, matcher)
-        self._align, self._read_sources = align, read_sources
+        self._read_sources = read_sources
         self._needed: list[int] = []
         self._documents: list[PreparedDocument] = []
         self._translations: list[list[TranslatedSentence]] = []
@@ -167,7 +166,8 @@ class TermSearch:
         cases = [case for key, pieces in rows.items() for case in self._make_cases(key, pieces, key in changed)]
         free = [case for case in cases if case.key not in given]
         self._needed = sorted({case.document for case in free if case.missing})  # others need not be read, nor drafted
-        self._search_openings = self._read_sources([self._documents[number] for number in self._needed])
+        if self._needed:
+            self._reader = self._read_sources([self._documents[number] for number in self._needed])
         while waiting := [case for case in free if case.missing]:  # each search leaves one less
             self._search(waiting)
         described = {case.key: list(rows[case.key]) for case in cases}
@@ -225,7 +225,7 @@ class TermSearch:
     def _search(self, cases: Sequence[Case]) -> None:
         """Search the first missing term of each sentence."""
         pairs = [self._read(case) for case in cases]
-        links, places = self._link(cases, pairs), list[Place]()
+        links, places = self._link(cases, pairs, [case.sentence.token_ids for case in cases]), list[Place]()
         for case, (source, target), each in zip(cases, pairs, links, strict=True):
             found, missing = self._find(source)[0], case.missing[0]
             case.texts, case.found, case.links = (source, target), found, each
@@ -299,25 +299,25 @@ class TermSearch:
         for rank in range(_MOST_CHECKED):
             waiting = [n for n in ranked if not rank or (n in chosen and chosen[n].dropped)]
             tried = {n: ranked[n][rank] for n in waiting if rank < len(ranked[n])}
-            dropped = self._find_dropped(cases, {n: change.text for n, change in tried.items()})
+            dropped = self._find_dropped(cases, tried)
             for n, change in tried.items():
                 best = chosen.setdefault(n, change.drop(dropped[n]))
                 if len(dropped[n]) < len(best.dropped) and change.loss <= best.loss + self.most_loss:
                     chosen[n] = change.drop(dropped[n])
         return chosen
 
-    def _find_dropped(self, cases: Sequence[Case], texts: Mapping[int, str]) -> dict[int, list[str]]:
+    def _find_dropped(self, cases: Sequence[Case], changes: Mapping[int, _Change]) -> dict[int, list[str]]:
         """Return the source words that new translations do not translate, but the old ones do.
 
         Such a word stands beside the terms, its old translation is not in the new one in any form, and no word of the
-        new one beside the terms has a link with it. Function words do not count. texts: new translations, by the
-        numbers of cases.
+        new one beside the terms has a link with it. Function words do not count. changes: by the numbers of cases.
         """
-        absent = {n: self._list_absent(cases[n], text) for n, text in texts.items()}
+        absent = {n: self._list_absent(cases[n], change.text) for n, change in changes.items()}
         doubtful = [n for n, spans in absent.items() if spans]
-        links = self._link([cases[n] for n in doubtful], [(cases[n].texts[0], texts[n]) for n in doubtful])
+        texts = [(cases[n].texts[0], changes[n].text) for n in doubtful]
+        links = self._link([cases[n] for n in doubtful], texts, [changes[n].sentence.token_ids for n in doubtful])
         for n, each in zip(doubtful, links, strict=True):
-            text = texts[n]
+            text = changes[n].text
             terms = [match.span for match in self._matcher.match(cases[n].found, text) if match]
             linked = {link.source for link in each if self._openings.is_content(text, link.target, terms, 1)}
             absent[n] = [span for span in absent[n] if span not in linked]
@@ -349,28 +349,30 @@ class TermSearch:
 
     def _run(self, rows: Sequence[tuple[Case, Sequence[list[int]]]], stops: bool) -> list[tuple[int, list[Hypothesis]]]:
         """Return what a search finds for the openings of each case."""
-        numbers = {document: number for number, document in enumerate(self._needed)}
-        openings = [Opening(numbers[case.document], case.number, words, stops) for case, each in rows for words in each]
-        targets = [[list(each.token_ids) for each in self._translations[number]] for number in self._needed]
-        results = iter(self._search_openings(targets, openings) if openings else [])
+        openings = [self._open(case, words, stops) for case, each in rows for words in each]
+        beam = _OPENING_BEAM if stops else min(self._translator.search.beam, _REST_BEAM)
+        config = replace(self._translator.search, beam=beam, n_best=beam)
+        results = iter(self._reader.search(self._targets, openings, config))
         return [(n, [found for _ in each for found in next(results)]) for n, (_, each) in enumerate(rows)]
 
-    def _link(self, cases: Sequence[Case], texts: Sequence[tuple[str, str]]) -> list[Sequence[WordLink]]:
-        """Return the links of the sentences, each read within its document."""
-        wanted: dict[int, dict[int, tuple[str, str]]] = {}
-        for case, pair in zip(cases, texts, strict=True):
-            wanted.setdefault(case.document, {})[case.number] = pair
-        documents = [
-            make_translation(
-                [
-                    replace(each, source=numbers[n][0], target=numbers[n][1]) if n in numbers else each
-                    for n, each in enumerate(self._translations[document])
-                ]
-            )
-            for document, numbers in wanted.items()
-        ]
-        found = dict(zip(wanted, self._align(documents, [list(numbers) for numbers in wanted.values()]), strict=True))
-        return [found[case.document][case.number] for case in cases]
+    def _open(self, case: Case, words: Sequence[int], stops: bool = True) -> Opening:
+        """Return an opening of a sentence for the search."""
+        return Opening(self._needed.index(case.document), case.number, words, stops)
+
+    @property
+    def _targets(self) -> list[list[Sequence[int]]]:
+        """The translations of the documents that the search has read (word ids)."""
+        return [[each.token_ids for each in self._translations[number]] for number in self._needed]
+
+    def _link(
+        self, cases: Sequence[Case], texts: Sequence[tuple[str, str]], words: Sequence[Sequence[int]]
+    ) -> list[Sequence[WordLink]]:
+        """Return the links of sentences and translations. texts: what the model reads and writes. words: their ids."""
+        sources = [self._documents[case.document].words[case.number] for case in cases]
+        wanted = [self._open(*pair) for pair in zip(cases, words, strict=True)]
+        weights = dict(enumerate(self._reader.align(self._targets, wanted)))
+        links = link_sentences(self._translator.tokenizer, texts, sources, words, weights)
+        return [links[number] for number in range(len(cases))]
 
     def _rank(self, case: Case, place: Place, hypotheses: Sequence[Hypothesis]) -> list[_Change]:
         """Return new translations of a sentence that meet more terms, the best first.

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, get_args
 
 import torch
 
-from docmt.checkpoint.model_directory import list_model_files, load_alignment_layer
+from docmt.checkpoint.model_directory import AlignmentLayer, list_model_files, load_alignment_layer
 from docmt.checkpoint.model_names import parse_model_paths
 from docmt.core.errors import DocmtError
 from docmt.core.files import file_checksum
@@ -30,13 +30,13 @@ from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
 from docmt.decoding.logits import count_copies
 from docmt.decoding.long_sentences import align_selected, cut_long_sentences
-from docmt.decoding.openings import OPENING_BEAM, REST_BEAM, Opening, OpeningSearch
+from docmt.decoding.openings import OpeningSearch
 from docmt.decoding.scheduler import POOL_FACTOR, check_context, find_instance_limit, find_nonempty
 from docmt.decoding.scoring import score_documents
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig
 from docmt.decoding.search_rules import WordIds
 from docmt.decoding.second_search import complete_translations
-from docmt.decoding.term_search import Scores, SearchOpenings, TermSearch
+from docmt.decoding.term_search import Scores, TermSearch
 from docmt.decoding.translation_results import (
     Hypothesis,
     PartialTranslation,
@@ -191,19 +191,12 @@ class Translator(DocumentTranslator):
         with hidden_progress():
             return complete_translations(self, sources, made, self._translate, self._align, self._read_sources)
 
-    def _read_sources(self, sources: Sequence[PreparedDocument]) -> SearchOpenings:
+    def _read_sources(self, sources: Sequence[PreparedDocument]) -> OpeningSearch:
         """Return a search of openings in these documents."""
         words = [each.words for each in sources]
         settings = {**self._context_settings, "drafts": self.draft_documents(words)}
-        search = OpeningSearch(self._model, words, self.tokenizer.specials, self.search, **settings)
-
-        def search_openings(targets: Sequence[WordIds], openings: Sequence[Opening]) -> list[list[Hypothesis]]:
-            stops = any(each.stops for each in openings)
-            beam = OPENING_BEAM if stops else min(self.search.beam, REST_BEAM)
-            with precision_context(self._model, self.precision):
-                return search.search(targets, openings, replace(self.search, beam=beam, n_best=beam))
-
-        return search_openings
+        settings |= {"layers": self._alignment_layers, "precision": self.precision}
+        return OpeningSearch(self._model, words, self.tokenizer.specials, self.search, **settings)
 
     def _translate(self, sources: Sequence[PreparedDocument], copies: Sequence[int] | None = None) -> list[Translation]:
         """Return the translations of what the model reads as sentences, pieces of long ones apart."""
@@ -357,7 +350,7 @@ class Translator(DocumentTranslator):
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:
         """Search sentences of a translated document again for their terms; see `TermSearch.run_again`."""
         assert self.terms is not None
-        search = TermSearch(self, self.terms, self._align, self._read_sources)
+        search = TermSearch(self, self.terms, self._read_sources)
         return search.run_again(self.prepare(document), targets, scores)
 
     def _yield_parts(
@@ -469,14 +462,12 @@ class Translator(DocumentTranslator):
             [self.encode([pair[index] for pair in pairs], side) for pairs in texts] for index, side in enumerate(SIDES)
         )
         drafts = self.draft_documents(sources)
-        members = zip(self._paths, self.models, strict=True)
-        layers = [load_alignment_layer(path) or default_alignment_layer(member) for path, member in members]
         total, title = sum(map(len, wanted)), self._title("aligning")
         with precision_context(self._model, self.precision), progress(title, total) as bar:
             weights = align_documents(
                 *(self._model, sources, targets, self.tokenizer.specials, self.search),
                 **self._context_settings,
-                layers=layers,
+                layers=self._alignment_layers,
                 wanted=wanted,
                 drafts=drafts,
                 on_sentences=bar.advance,
@@ -494,6 +485,12 @@ class Translator(DocumentTranslator):
             return None
         with progress(self._title("drafting"), sum(map(len, sources))) as bar:
             return self._drafter.draft_documents(sources, bar.advance)
+
+    @property
+    def _alignment_layers(self) -> list[AlignmentLayer]:
+        """The layer of each member that alignments are read from."""
+        members = zip(self._paths, self.models, strict=True)
+        return [load_alignment_layer(path) or default_alignment_layer(member) for path, member in members]
 
     @property
     def _context_settings(self) -> dict[str, Any]:
