@@ -12,6 +12,9 @@ from docmt.terms.articles import Articles
         ("fr", "Nous avons lu le ", "étude", "le ", ["l'"]),
         ("fr", "Il parle de l’", "plan", "de l’", ["du ", "de la "]),
         ("fr", "Du ", "hôtel", "Du ", ["Du ", "De la ", "De l'"]),
+        ("fr", "l'", "Hangar", "l'", ["le ", "la "]),
+        ("fr", "de l'", "hauteur", "de l'", ["du ", "de la "]),
+        ("fr", "le ", "hiver", "le ", ["le ", "la ", "l'"]),
         ("fr", "C'est un nouveau ", "étude", "un nouveau ", ["un nouvel ", "une nouvelle "]),
         ("fr", "Cette ", "amour", "Cette ", ["Cet ", "Cette "]),
         ("fr", "Nous voulons que le ", "avis", "que le ", ["que l'"]),
@@ -43,3 +46,13 @@ def test_an_adjective_may_have_any_form_after_an_article():
     assert {"Ein schönes ", "Eine schöne ", "Einen schönen "} < set(others)
     assert {each.split()[0] for each in others} == {"Ein", "Eine", "Einen"}
     assert all(len(each.split()[1]) <= len("schönes") for each in others)  # schönere compares
+
+
+def test_an_elided_article_cannot_stand_before_a_consonant():
+    articles = Articles("fr")
+    assert [articles.is_cut("Voici l'", noun) for noun in ("plan", "hangar", "hiver", "étude")] == [
+        True,
+        True,
+        False,
+        False,
+    ]

@@ -15,8 +15,6 @@ from docmt.terms.articles import Articles, join_elided
 from docmt.terms.matching import Occurrence, TermMatcher
 from docmt.text.tokenizer import locate_tokens
 
-_FREE = ((0, 0), (1, 1), (2, 1), (2, 2))
-"""How many words earlier an opening may end before a term, and the free tokens in their place."""
 _ARTICLE_WEIGHT = 0.1
 """Weight of the log-probability of an article: nouns that a model does not expect say little beside it."""
 _MOST_PLACES = 8
@@ -102,7 +100,7 @@ class TermOpenings:
         self._articles = Articles(translator.languages[1])
 
     def make(self, place: Place) -> list[list[int]]:
-        """Return the openings to try for a term: the translation so far, free words, and a form of the term."""
+        """Return the openings to try for a term: the translation so far, a free word or none, and a form of the term."""
         if place.occurrence is None:
             return []
         target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence)
@@ -125,11 +123,11 @@ class TermOpenings:
         else:
             rows = [
                 self.encode(
-                    target[: words[place.number - back][0]], free, place.begin(form, back == place.number and not free)
+                    target[: words[place.number - free][0]], free, place.begin(form, not (place.number or free))
                 )
                 for form in forms
-                for back, free in _FREE
-                if back <= place.number
+                for free in (0, 1)  # the word before the term, which may change
+                if free <= place.number
             ]
         return [row for row in rows if row]
 

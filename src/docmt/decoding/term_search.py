@@ -1,8 +1,8 @@
 """Terms: sentences whose translation lacks a term of the glossary are searched again.
 
-The new search begins with the translation so far, up to where its links say that the term stands, or up to two free
-words earlier, so that articles may change. A form of the term follows, and then the rest is free. So the words around
-a term agree with it. Several terms of a sentence are met one after the other, and a sentence keeps what it has met.
+The new search begins with the translation so far, up to where its links say that the term stands. The word before it,
+or its articles, may change. A form of the term follows, and then the rest is free, so that it agrees with the term.
+Several terms of a sentence are met one after the other, and a sentence keeps what it has met.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ class Case:
     """terms in what the model read"""
     links: Sequence[WordLink] = ()
     """of the two texts"""
+    lacking: dict[str, list[str]] = field(default_factory=dict)
+    """source words that new translations do not translate, by their texts"""
 
     @property
     def missing(self) -> list[int]:
@@ -227,8 +229,9 @@ class TermSearch:
         pairs = [self._read(case) for case in cases]
         links, places = self._link(cases, pairs, [case.sentence.token_ids for case in cases]), list[Place]()
         for case, (source, target), each in zip(cases, pairs, links, strict=True):
-            found, missing = self._find(source)[0], case.missing[0]
-            case.texts, case.found, case.links = (source, target), found, each
+            found = case.occurrences if source == case.sentence.source else self._find(source)[0]
+            missing = case.missing[0]
+            case.texts, case.found, case.links, case.lacking = (source, target), found, each, {}
             case.searched.add(missing)
             # Protected text may change what is a term.
             is_same = [other.term for other in found] == [other.term for other in case.occurrences]
@@ -312,7 +315,8 @@ class TermSearch:
         Such a word stands beside the terms, its old translation is not in the new one in any form, and no word of the
         new one beside the terms has a link with it. Function words do not count. changes: by the numbers of cases.
         """
-        absent = {n: self._list_absent(cases[n], change.text) for n, change in changes.items()}
+        new = [n for n, change in changes.items() if change.text not in cases[n].lacking]
+        absent = {n: self._list_absent(cases[n], changes[n].text) for n in new}
         doubtful = [n for n, spans in absent.items() if spans]
         texts = [(cases[n].texts[0], changes[n].text) for n in doubtful]
         links = self._link([cases[n] for n in doubtful], texts, [changes[n].sentence.token_ids for n in doubtful])
@@ -321,7 +325,9 @@ class TermSearch:
             terms = [match.span for match in self._matcher.match(cases[n].found, text) if match]
             linked = {link.source for link in each if self._openings.is_content(text, link.target, terms, 1)}
             absent[n] = [span for span in absent[n] if span not in linked]
-        return {n: [cases[n].texts[0][slice(*span)] for span in spans] for n, spans in absent.items()}
+        for n, spans in absent.items():
+            cases[n].lacking[changes[n].text] = [cases[n].texts[0][slice(*span)] for span in spans]
+        return {n: cases[n].lacking[change.text] for n, change in changes.items()}
 
     def _list_absent(self, case: Case, text: str, end: int | None = None) -> list[Span]:
         """Return the source words beside terms whose old translation, before a character, is not in a new one."""

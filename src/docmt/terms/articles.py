@@ -40,7 +40,17 @@ _DEFINITE = {
 }
 """Definite articles as dictionaries have them."""
 _VOWELS = re.compile("[aeiouàáâãäèéêëìíîïòóôõöùúûüæœ]", re.I)
-_UNCLEAR = {"en": re.compile("[hu]|eu|one", re.I), "": re.compile("[hy]", re.I)}
+_ASPIRATED = (
+    "h(?:a(?:ch|ck|ie|in|ï|l[lo]|lte|mac|meau|mster|nch|nd|ngar|nnet|nt|r[acdgip]|reng|sard|ut|uss|v)|â|eurt|ériss|"
+    "ernie|éron|éros\\b|erse|être|i(?:b|c\\b|érarch|ss)|o(?:bb|ch|ck|ld|ll|mard|ngr|nte|quet|rd|rs|tte|u)|"
+    "u(?:bl|ch|ée|it|rl|ss|tte))"
+)
+"""Beginnings of French nouns with an h that counts as a consonant: le hangar."""
+_UNCLEAR = {
+    "en": re.compile("[hu]|eu|one", re.I),
+    "fr": re.compile(f"(?!{_ASPIRATED})[hy]", re.I),
+    "": re.compile("[hy]", re.I),
+}
 """First letters of nouns that may count as vowels or not, by language."""
 _MOST_WORDS = 3
 """Words of a table that may follow each other before a noun."""
