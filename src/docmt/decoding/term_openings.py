@@ -100,7 +100,7 @@ class TermOpenings:
         self._articles = Articles(translator.languages[1])
 
     def make(self, place: Place) -> list[list[int]]:
-        """Return the openings to try for a term: the translation so far, a free word or none, and a form of the term."""
+        """Return the openings to try for a term: the translation so far, a free word or none, a form of the term."""
         if place.occurrence is None:
             return []
         target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence)
