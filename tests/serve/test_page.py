@@ -393,6 +393,7 @@ def test_a_narrow_page_needs_no_sideways_scrolling(service, open_page):
 @pytest.mark.full
 def test_a_short_text_is_translated_while_it_is_typed(service, open_page):
     page = open_page(service.url, while_typing="on")
+    expect(page, "#text:focus")
     page.keyboard.type("The cat")
     page.keyboard.type(" sleeps.")
     expect(page, "#live output", "fr The cat sleeps.")
