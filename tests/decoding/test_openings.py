@@ -13,10 +13,10 @@ from docmt.decoding.openings import Opening, OpeningSearch
 from docmt.decoding.search_config import BATCH_TOKENS
 from docmt.decoding.search_rules import choose_order
 from docmt.text import SpecialTokens
-from variants import CONVENTIONS, FRAMED, SYSTEMS, in_tiers
+from variants import CONVENTIONS, FRAMED, JOINED, SYSTEMS, in_tiers
 
 SPECIALS = SpecialTokens(VOCABULARY)
-VARIANTS = {name: SYSTEMS[name] for name in FRAMED} | CONVENTIONS
+VARIANTS = {name: SYSTEMS[name] for name in FRAMED} | CONVENTIONS | JOINED
 FIRST, WORDS = 5, VOCABULARY - 7  # ids that are no special tokens
 GREEDY = SearchConfig(beam=1, **SHORT_LIMITS)
 
@@ -159,3 +159,10 @@ def test_words_are_aligned_as_in_their_documents(translated):
     for opening, weights in zip(openings, translated.read().align(translated.translations, openings), strict=True):
         assert weights.shape[0] == len(opening.words)
         np.testing.assert_allclose(weights, expected[opening.document][opening.sentence], atol=1e-5)
+
+
+def test_sources_are_read_without_gradients(translated):
+    """Else what they were computed from would stay in memory."""
+    search = translated.read()
+    search.align(translated.translations, translated.begin(lambda words: (words,)))
+    assert not any(each.states.requires_grad for batch in search._batches for each in batch.values())

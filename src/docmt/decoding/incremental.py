@@ -220,7 +220,7 @@ def score_words(
 ) -> list[list[tuple[float, float]]]:
     """Return the log-probability of each word that `read_prefixes` has read, and that of the likeliest in its place.
 
-    Rows of one sentence share the scores of the words with which all of them begin.
+    Rows of one sentence, whose prefixes are equal, share the scores of the words with which they begin.
     """
     first = prefixes[0].sentence_starts + len(model.boundary_tokens.target_opening) - 1
     numbers: dict[tuple[object, int], int] = {}  # of each word and what stands before it

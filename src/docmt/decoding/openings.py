@@ -21,7 +21,7 @@ from docmt.decoding.beam_search import search
 from docmt.decoding.ensembles import Memories, Model
 from docmt.decoding.incremental import can_read_prefixes
 from docmt.decoding.scheduler import POOL_FACTOR, Task, batch_by_length, find_nonempty, select_drafts, select_sentences
-from docmt.decoding.search_config import SearchConfig
+from docmt.decoding.search_config import SearchConfig, between_steps
 from docmt.decoding.search_rules import FramedRules, SearchRow, WordIds, choose_order, choose_rules
 from docmt.decoding.translation_results import Hypothesis
 from docmt.model.products import Precision, precision_context
@@ -89,6 +89,7 @@ class OpeningSearch:
                     completed[numbers[index]] = hypotheses
         return completed
 
+    @torch.inference_mode()
     def align(self, targets: Sequence[WordIds], wanted: Sequence[Opening]) -> list[Weights]:
         """Return the attention weights [t, s] of sentences and these translations; see `align_documents`.
 
@@ -147,6 +148,7 @@ class OpeningSearch:
             groups[batch].append((task.lengths[instance], index))
         for batch, sizes in groups.items():
             for order in batch_by_length(sizes, task.batch_tokens):
+                between_steps()
                 yield order, self._batches[batch], [rows[index] for index in order]
 
     def _encode(self, instances: Iterable[int]) -> None:

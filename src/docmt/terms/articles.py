@@ -41,9 +41,9 @@ _DEFINITE = {
 """Definite articles as dictionaries have them."""
 _VOWELS = re.compile("[aeiouàáâãäèéêëìíîïòóôõöùúûüæœ]", re.I)
 _ASPIRATED = (
-    "h(?:a(?:ch|ck|ie|in|ï|l[lo]|lte|mac|meau|mster|nch|nd|ngar|nnet|nt|r[acdgip]|reng|sard|ut|uss|v)|â|eurt|ériss|"
-    "ernie|éron|éros\\b|erse|être|i(?:b|c\\b|érarch|ss)|o(?:bb|ch|ck|ld|ll|mard|ngr|nte|quet|rd|rs|tte|u)|"
-    "u(?:bl|ch|ée|it|rl|ss|tte))"
+    "h(?:a(?:ch|ck|ie|in|ï(?!ti)|l(?:l(?!uc|ali|ow)|o(?!g))|lte|mac|meau|mster|nch|nd|ngar|nnet|nt(?!av)|r[acdgp]|"
+    "ri(?!ss)|reng|sard|ut|uss|v)|â|eurt|ériss|ernie|éron|éros\\b|erse|être|i(?:bou|c\\b|érarch|ss)|"
+    "o(?:bb|ch|ck|ld|ll|mard|ngr|nte|quet|rd|rs|tte|u)|u(?:bl|ch|ée|it(?!r)|rl|ss|tte))"
 )
 """Beginnings of French nouns with an h that counts as a consonant: le hangar."""
 _UNCLEAR = {
