@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from docmt.decoding.long_sentences import PieceTranslator
 from docmt.decoding.translation_results import Hypothesis
@@ -105,8 +105,15 @@ class TermOpenings:
             return []
         target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence)
         if place.around:
-            whole = self.encode(place.around[0], 0, place.begin(forms[0], True) + place.around[1])
-            rows = [[*whole, self._translator.tokenizer.specials.eos]] if whole else []
+            term, eos = place.occurrence.term, self._translator.tokenizer.specials.eos
+            if forms[0] in term.targets:
+                forms = forms[:1]
+            else:  # in the plural: the model chooses a form of the first translation
+                forms = self._matcher.list_forms(
+                    place.occurrence._replace(term=replace(term, targets=term.targets[:1]))
+                )
+            wholes = [self.encode(place.around[0], 0, place.begin(form, True) + place.around[1]) for form in forms]
+            rows = [[*whole, eos] for whole in wholes if whole]
         elif place.number is None:
             places = [start for start, _ in words if target[start].isalnum()]
             starts = [target[:start] for start in places[:: len(places) // _MOST_PLACES + 1]]

@@ -107,6 +107,8 @@ class Glossary:
         file = EntryFile("terms", "JSON")
         for number, (source, targets) in enumerate(items, 1):
             texts = [targets] if isinstance(targets, str) else targets
+            if not isinstance(texts, Sequence) or not all(isinstance(each, str) for each in (source, *texts)):
+                raise DocmtError(f"terms, entry {number}: {source!r} has the translation {targets!r}. Give text.")
             file.entries.append(Entry(number, [EntryWord(source), *map(EntryWord, texts)], directed=True))
         builder = GlossaryBuilder(languages)
         builder.add(file)

@@ -223,8 +223,9 @@ class TermMatcher:
                 forms.setdefault("".join([*parts, text[position:]]))
                 if len(forms) >= _MOST_FORMS * len(term.targets):
                     break
-        numbers = {form: self.target.is_plural(_read_words(form)[1]) for form in forms if is_plural is not None}
-        return [form for form, number in numbers.items() if number in (is_plural, None)] or list(forms)
+        if is_plural is None:
+            return list(forms)
+        return [form for form in forms if self.target.may_be(_read_words(form)[1], is_plural)] or list(forms)
 
 
 def make_matcher(

@@ -20,6 +20,8 @@ _PLURALS = {
     "it": ("[ei]$", "[^aeio]$"),
 }
 """Endings of the plural for words that are not base forms, and endings that do not tell."""
+_PARTICIPLES = {"es": "[ai]do$", "fr": "é$", "it": "[aiu]to$", "pt": "[ai]do$"}
+"""Endings of participles, which may be nouns, in the languages whose phrases begin with their noun."""
 _BEGINNING = 6
 """Letters that the forms of a word mostly share."""
 
@@ -81,7 +83,8 @@ class WordForms:
         if not (one.isalpha() and other.isalpha()):
             return False
         if self.is_known(one) or self.is_known(other):
-            return self.lemma(one) == self.lemma(other)
+            lemmas = self.lemma(one), self.lemma(other)  # salariés is a form of salarié, and that one of salarier
+            return lemmas[0] == lemmas[1] or one.casefold() == lemmas[1] or other.casefold() == lemmas[0]
         short, long = sorted((one.casefold(), other.casefold()), key=len)
         return len(short) >= _SHORTEST and len(long) - len(short) <= _MAX_ENDING and long.startswith(short)
 
@@ -89,6 +92,12 @@ class WordForms:
         """Return whether one of the words of a term is in the plural; None if that cannot be told."""
         numbers = set(map(self._is_plural, words)) if self.has_table and self.language in _PLURALS else {None}
         return True if True in numbers else None if None in numbers else False
+
+    def may_be(self, words: Sequence[str], plural: bool) -> bool:
+        """Return whether a term may be in the plural, or singular: *partie prenantes* is neither."""
+        number = self.is_plural(words)
+        is_mixed = number and self.language in _PARTICIPLES and self.is_plural(words[:1]) is False
+        return number in (plural, None) and not is_mixed
 
     def _is_plural(self, word: str) -> bool | None:
         """Return whether a word has an ending of the plural; None if it may have."""
@@ -99,9 +108,16 @@ class WordForms:
         return True if is_other and re.search(plural, folded) else None if re.search(unclear, folded) else False
 
     def list_forms(self, word: str) -> list[str]:
-        """Return the other forms of a word that the table has, in lower case."""
-        forms = self._by_lemma.get(self.lemma(word), []) if self.has_table else []
-        return [form for form in forms if form != word.casefold() and self.lemma(form) == self.lemma(word)]
+        """Return the other forms of a word that the table has, in lower case.
+
+        Of a participle, such as *salarié*, the table has forms of the verb: those that begin with the word are its own.
+        """
+        lemma, folded = self.lemma(word), word.casefold()
+        forms = [*self._by_lemma.get(lemma, []), *self._by_lemma.get(folded, [])] if self.has_table else []
+        is_participle = lemma != folded and re.search(_PARTICIPLES.get(self.language, "(?!)"), folded)
+        start = folded if is_participle else ""
+        found = (form for form in forms if form != folded and form.startswith(start))
+        return list(dict.fromkeys(form for form in found if self.lemma(form) in (lemma, folded)))
 
     @cached_property
     def _by_lemma(self) -> dict[str, list[str]]:
