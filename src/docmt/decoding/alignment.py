@@ -141,10 +141,24 @@ def align_documents(
     needed = {index for index, (document, number) in enumerate(sentences) if number in wanted[document]}
     result: list[dict[int, Weights]] = [dict.fromkeys(sorted(numbers), NO_WEIGHTS) for numbers in wanted]
     words = SentenceTokens.from_documents(selected[1])
-    for numbers, *weights in iterate_alignment_weights(task, words, [[layer] for layer in layers], needed):
-        for index, *matrices in zip(numbers, *(member[0] for member in weights), strict=True):
-            document, number = sentences[index]
-            result[document][number] = average_weights(matrices)
+    for index, matrix in align_task(task, words, layers, needed, on_sentences).items():
+        document, number = sentences[index]
+        result[document][number] = matrix
+    return result
+
+
+def align_task(
+    task: Task,
+    targets: SentenceTokens,
+    layers: Sequence[AlignmentLayer],
+    wanted: Collection[int],
+    on_sentences: OnSentences = lambda count: None,
+) -> dict[int, Weights]:
+    """Return the attention weights of these sentences of a task, by number; see `align_documents`."""
+    result = {}
+    for numbers, *weights in iterate_alignment_weights(task, targets, [[layer] for layer in layers], wanted):
+        for number, *matrices in zip(numbers, *(member[0] for member in weights), strict=True):
+            result[number] = _average(matrices)
         on_sentences(len(numbers))
     return result
 
@@ -168,10 +182,10 @@ def align_rows(
             (prefix,) = read_prefixes(member, memory, rows, specials, words)
         sentences = prefix.read.target, prefix.read.aligned, prefix.next_sentences
         weights.append(_sentence_weights(member, *recorded[layer.layer], *sentences, layer.shifted))
-    return [average_weights(matrices) for matrices in zip(*weights, strict=True)]
+    return [_average(matrices) for matrices in zip(*weights, strict=True)]
 
 
-def average_weights(matrices: Sequence[Weights]) -> Weights:
+def _average(matrices: Sequence[Weights]) -> Weights:
     """Return the mean of the weights of each member. Raises DocmtError where they are not numbers."""
     mean: Weights = np.mean(matrices, axis=0, dtype=np.float32)
     if not np.isfinite(mean).all():

@@ -232,9 +232,10 @@ def score_words(
             before = number = numbers.setdefault((before, word), len(numbers))
             index += [start + position] * (number == len(index))
             places[-1].append(number)
-    labels, scores = torch.tensor([word for _, word in numbers], dtype=torch.int64), list[list[float]]()
+    positions, labels = (torch.tensor(each, dtype=torch.int64) for each in (index, [word for _, word in numbers]))
+    scores = list[list[float]]()
     for part in torch.arange(len(index)).split(_CHUNK):
-        states = [each.read.states[torch.tensor(index, dtype=torch.int64)[part]] for each in prefixes]
+        states = [each.read.states[positions[part]] for each in prefixes]
         logits = compute_next_logits(model, states, temperature).float()
         chosen = torch.cat(
             (logits.gather(1, labels[part, None].to(logits.device)), logits.amax(1, keepdim=True)), dim=1

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from docmt.checkpoint.model_directory import AlignmentLayer
 from docmt.data import SentenceTokens
-from docmt.decoding.alignment import NO_WEIGHTS, Weights, align_rows, average_weights, iterate_alignment_weights
+from docmt.decoding.alignment import NO_WEIGHTS, Weights, align_rows, align_task
 from docmt.decoding.beam_search import search
 from docmt.decoding.ensembles import Memories, Model
 from docmt.decoding.incremental import can_read_prefixes
@@ -82,11 +82,11 @@ class OpeningSearch:
         for is_fixed in (True, False):
             row_config = replace(config, beam=1, n_best=1) if is_fixed else config
             numbers = [n for n, (_, _, words, stops) in enumerate(openings) if (stops and -1 not in words) == is_fixed]
-            for batch, memories, rows in self._make_rows(targets, [openings[n] for n in numbers]):
-                with precision_context(self._model, self._precision):
+            with precision_context(self._model, self._precision):
+                for batch, memories, rows in self._make_rows(targets, [openings[n] for n in numbers]):
                     made = search(self._model, memories, rows, self._specials, row_config)
-                for index, hypotheses in zip(batch, made, strict=True):
-                    completed[numbers[index]] = hypotheses
+                    for index, hypotheses in zip(batch, made, strict=True):
+                        completed[numbers[index]] = hypotheses
         return completed
 
     @torch.inference_mode()
@@ -110,21 +110,18 @@ class OpeningSearch:
 
     def _align_in_documents(self, targets: Sequence[WordIds], wanted: Sequence[Opening]) -> list[Weights]:
         """Return the attention weights of sentences in a pass that reads their instances anew."""
-        places, translations = self._find_places(wanted), self._flatten(targets)
-        for place, each in zip(places, wanted, strict=True):
-            translations[place] = each.words
-        words, layers = SentenceTokens.from_documents([translations]), [[layer] for layer in self._layers]
-        found = {}
-        for numbers, *weights in iterate_alignment_weights(self._task, words, layers, set(places)):
-            for number, *matrices in zip(numbers, *(member[0] for member in weights), strict=True):
-                found[number] = average_weights(matrices)
-        return [found[place] for place in places]
+        numbers, translations = self._number_sentences(wanted), self._flatten(targets)
+        for number, each in zip(numbers, wanted, strict=True):
+            translations[number] = each.words
+        words = SentenceTokens.from_documents([translations])
+        weights = align_task(self._task, words, self._layers, set(numbers))
+        return [weights[number] for number in numbers]
 
     def _flatten(self, targets: Sequence[WordIds]) -> list[Sequence[int]]:
         """Return the translations of the sentences of the task."""
         return [words for document in select_sentences(self._positions, targets) for words in document]
 
-    def _find_places(self, openings: Sequence[Opening]) -> list[int]:
+    def _number_sentences(self, openings: Sequence[Opening]) -> list[int]:
         """Return the number in the task of the sentence of each opening."""
         positions, offsets = self._positions, self._task.offsets
         return [int(offsets[each.document]) + positions[each.document].index(each.sentence) for each in openings]
@@ -134,11 +131,11 @@ class OpeningSearch:
     ) -> Iterator[tuple[list[int], Memories, list[SearchRow]]]:
         """Yield batches: the numbers of their openings, the memories of their sources, and a row for each opening."""
         task, instances = self._task, self._task.instances
-        places, translations = self._find_places(openings), self._flatten(targets)
-        found = np.searchsorted(instances.last, places, side="right").tolist()
-        self._encode(dict.fromkeys(found))
+        numbers, translations = self._number_sentences(openings), self._flatten(targets)
+        indices = np.searchsorted(instances.last, numbers, side="right").tolist()
+        self._encode(dict.fromkeys(indices))
         rows, groups = list[SearchRow](), defaultdict[int, list[tuple[int, int]]](list)
-        for index, (number, instance, (_, _, words, stops)) in enumerate(zip(places, found, openings, strict=True)):
+        for index, (number, instance, (_, _, words, stops)) in enumerate(zip(numbers, indices, openings, strict=True)):
             first = int(instances.first[instance])
             batch, aligned = self._read[instance]
             start = number if self._alone else first
@@ -152,7 +149,7 @@ class OpeningSearch:
                 yield order, self._batches[batch], [rows[index] for index in order]
 
     def _encode(self, instances: Iterable[int]) -> None:
-        """Read the sources of instances that were not read yet."""
+        """Encode the sources of instances that were not read yet, in the context of the model's precision."""
         new = [instance for instance in instances if instance not in self._read]
         for batch in self._task.batches(new, times=POOL_FACTOR):
             inputs = self._task.read_sources(batch)
@@ -160,5 +157,4 @@ class OpeningSearch:
                 instance: (len(self._batches), aligned)
                 for instance, aligned in zip(batch, self._task.split_aligned(inputs, batch), strict=True)
             }
-            with precision_context(self._model, self._precision):
-                self._batches.append(self._model.compute_memories(inputs))
+            self._batches.append(self._model.compute_memories(inputs))

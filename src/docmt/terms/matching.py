@@ -225,7 +225,7 @@ class TermMatcher:
                     break
         if is_plural is None:
             return list(forms)
-        return [form for form in forms if self.target.may_be(_read_words(form)[1], is_plural)] or list(forms)
+        return [form for form in forms if self.target.can_have_number(_read_words(form)[1], is_plural)] or list(forms)
 
 
 def make_matcher(

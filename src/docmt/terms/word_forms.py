@@ -21,7 +21,9 @@ _PLURALS = {
 }
 """Endings of the plural for words that are not base forms, and endings that do not tell."""
 _PARTICIPLES = {"es": "[ai]do$", "fr": "é$", "it": "[aiu]to$", "pt": "[ai]do$"}
-"""Endings of participles, which may be nouns, in the languages whose phrases begin with their noun."""
+"""Endings of participles, which may be nouns."""
+_NOUN_FIRST = {"es", "fr", "it"}
+"""Languages of the table of plurals whose phrases begin with their noun."""
 _BEGINNING = 6
 """Letters that the forms of a word mostly share."""
 
@@ -93,11 +95,11 @@ class WordForms:
         numbers = set(map(self._is_plural, words)) if self.has_table and self.language in _PLURALS else {None}
         return True if True in numbers else None if None in numbers else False
 
-    def may_be(self, words: Sequence[str], plural: bool) -> bool:
-        """Return whether a term may be in the plural, or singular: *partie prenantes* is neither."""
+    def can_have_number(self, words: Sequence[str], is_plural: bool) -> bool:
+        """Return whether the words of a term may be a plural, or else a singular: *partie prenantes* is neither."""
         number = self.is_plural(words)
-        is_mixed = number and self.language in _PARTICIPLES and self.is_plural(words[:1]) is False
-        return number in (plural, None) and not is_mixed
+        is_mixed = number and self.language in _NOUN_FIRST and self.is_plural(words[:1]) is False
+        return number in (is_plural, None) and not is_mixed
 
     def _is_plural(self, word: str) -> bool | None:
         """Return whether a word has an ending of the plural; None if it may have."""
