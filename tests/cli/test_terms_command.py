@@ -138,7 +138,7 @@ def test_translate_tells_what_looks_wrong_in_a_glossary(tmp_path, caplog):
     outcome = call("translate", "en-fr-sentence", tmp_path / "in.txt", "--beam=1", "--terms", tmp_path / "g.csv")
     assert outcome.status == 0, outcome.err
     told = [f"{tmp_path}/g.csv, line 1: the column 'colour' is not used"]
-    told.append(f"{tmp_path}/g.csv, line 3: skipped: 'cat' has no translation")
+    told.append(f"{tmp_path}/g.csv, line 3: skipped: 'cat' has no translation: give one, or mark it with keep")
     assert caplog.messages[:2] == told
 
 

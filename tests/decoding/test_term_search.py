@@ -352,3 +352,26 @@ def test_a_noun_of_a_verb_is_not_the_verb(translator):
     source = "The committee met in June."
     made = use(translator, {"meeting": "entretien"}, "require").translate(docmt.Document.from_text(source))
     assert made.sentences[0].terms == ()
+
+
+def test_a_noun_does_not_take_the_place_of_a_verb_unless_it_is_required(translator):
+    pytest.importorskip("simplemma")
+    verbs = ["We report to the committee.", "Prices increase every year.", "They aim to reduce the costs."]
+    pairs = {"report": "rapport", "increase": "hausse", "aim": "but"}
+    plain = [translator.translate(docmt.Document.from_sentences([each])) for each in verbs]
+    for text, before in zip(verbs, plain, strict=True):
+        document = docmt.Document.from_sentences([text])
+        made = use(translator, pairs).translate(document)
+        assert str(made) == str(before) and [each.status for each in made.sentences[0].terms] == ["refused"], text
+        assert use(translator, pairs, "require").translate(document).sentences[0].terms[0].status == "second_search"
+    noun = use(translator, pairs).translate(docmt.Document.from_sentences(["The aim is clear."]))
+    assert noun.sentences[0].terms[0].found == "but"
+
+
+def test_all_words_that_stand_for_a_phrase_are_replaced(translator):
+    document = docmt.Document.from_sentences(["Northgate's steering committees meet every month."])
+    glossary = Glossary(
+        translator.languages, (Term("Northgate", ("Northgate",), keep=True), Term("steering committee", ("collège",)))
+    )
+    made = translator.with_terms(glossary, "require").translate(document)
+    assert "direction" not in str(made) and "Northgate" in str(made) and "collège" in str(made)

@@ -122,7 +122,7 @@ def test_a_glossary_of_windows_is_read_and_what_is_wrong_in_it_is_logged(models,
     pool = ModelPool([str(back), str(models["group"])], terms=[str(path)])
     assert pool.terms.find("group").glossary.terms[0].targets == ("comité à",)
     assert f"{path}, line 1: is no UTF-8, and is read as Windows-1252 (all of the file)" in caplog.messages
-    assert f"{path}, line 3: skipped: 'cat' has no translation" in caplog.messages
+    assert f"{path}, line 3: skipped: 'cat' has no translation: give one, or mark it with keep" in caplog.messages
 
 
 def test_each_text_has_its_terms(models, tmp_path):

@@ -35,28 +35,20 @@ class Place:
     words: Sequence[Span]
     """of the target"""
     number: int | None = None
-    """the word that its link names"""
+    """the first word that its links name"""
+    last: int = 0
+    """the last word of them: they stand side by side, or have a function word between them"""
     around: tuple[str, str] | None = None
     """what stands before and after the term in a sentence that is nothing else"""
 
-    @classmethod
-    def find(cls, target: str, occurrence: Occurrence, links: Sequence[WordLink]) -> Place:
-        """Return the place of a term in a translation. links: of the sentence."""
-        start, end = occurrence.span
-        linked = [link for link in links if start <= link.source[0] < end]
-        linked = [link for link in linked if link.mutual] or linked
-        words = join_elided(target, find_words(target))
-        numbers = (n for n, span in enumerate(words) if linked and span[0] <= linked[0].target[0] < span[1])
-        return cls(target, occurrence, words, next(numbers, None))
-
     def overlaps(self, spans: Sequence[Span]) -> bool:
-        """Return whether the word that its link names is in any of these spans."""
-        return overlaps((0, 0) if self.number is None else self.words[self.number], spans)
+        """Return whether a word that its links name is in any of these spans."""
+        return overlaps((self.start, self.start + len(self.replaced)), spans)
 
     @property
     def replaced(self) -> str:
-        """The word that its link names."""
-        return "" if self.number is None else self.target[slice(*self.words[self.number])]
+        """The words that its links name."""
+        return "" if self.number is None else self.target[self.start : self.words[self.last][1]]
 
     def begin(self, form: str, is_first: bool) -> str:
         """Return a form of the term: in capitals like the word that it replaces, or with one at the beginning."""
@@ -70,22 +62,23 @@ class Place:
 
     @property
     def start(self) -> int:
-        """First character of this word."""
+        """First character of these words."""
         return 0 if self.number is None else self.words[self.number][0]
 
     @property
     def noun(self) -> int:
-        """First character of this word after an article that ends in an apostrophe."""
-        return self.start + max(self.replaced.rfind("'"), self.replaced.rfind("’")) + 1
+        """First character of these words after an article that ends in an apostrophe."""
+        word = "" if self.number is None else self.target[slice(*self.words[self.number])]
+        return self.start + max(word.rfind("'"), word.rfind("’")) + 1
 
     def begins(self, text: str) -> bool:
-        """Return whether a new translation begins like this one, up to this word: with the same article."""
+        """Return whether a new translation begins like this one, up to these words: with the same article."""
         return text.startswith(self.target[: self.start])
 
     @property
     def rest(self) -> str:
-        """The translation after this word."""
-        return "" if self.number is None else self.target[self.words[self.number][1] :]
+        """The translation after these words."""
+        return "" if self.number is None else self.target[self.words[self.last][1] :]
 
 
 class TermOpenings:
@@ -98,6 +91,23 @@ class TermOpenings:
         self._function_words = [FUNCTION_WORDS.get(each, set()) | DETERMINERS.get(each, set()) for each in languages]
         self._translator, self._matcher = translator, matcher
         self._articles = Articles(translator.languages[1])
+
+    def find_place(self, target: str, occurrence: Occurrence, links: Sequence[WordLink]) -> Place:
+        """Return the place of a term in a translation. links: of the sentence."""
+        start, end = occurrence.span
+        linked = [link for link in links if start <= link.source[0] < end]
+        words = join_elided(target, find_words(target))
+        named = [n for n, span in enumerate(words) if overlaps(span, [link.target for link in linked])]
+        first = next((link.target for link in linked if link.mutual), linked[0].target if linked else (0, 0))
+        number = last = next((n for n in named if overlaps(words[n], [first])), None)
+        if number is None:
+            return Place(target, occurrence, words)
+        while len(occurrence.words) > 1 and (next_word := last + 1) < len(words):
+            is_joint = not self.is_content(target, words[next_word], (), 1)
+            if next_word not in named and not (is_joint and next_word + 1 in named):
+                break
+            last = next_word + (next_word not in named)
+        return Place(target, occurrence, words, number, last)
 
     def make(self, place: Place) -> list[list[int]]:
         """Return the openings to try for a term: the translation so far, a free word or none, a form of the term."""
@@ -214,6 +224,19 @@ class TermOpenings:
         """Return whether a word is neither a function word nor in a term. side: 0 of the source, 1 of the target."""
         word = text[slice(*span)].lower()
         return has_words(word) and word not in self._function_words[side] and not overlaps(span, terms)
+
+    def is_verb(self, place: Place, source: str) -> bool:
+        """Return whether a verb stands for a term, none of whose translations is one."""
+        asked, forms = place.occurrence, self._matcher.target
+        if asked is None or len(asked.words) != 1 or any(map(forms.is_verb, asked.term.targets)):
+            return False
+        if self._matcher.source.is_verb_after(source[: asked.span[0]], asked.words[0]):
+            return True
+        word = place.replaced[place.noun - place.start :]
+        article = self._articles.find(place.target[: place.noun])
+        if word.casefold() != forms.lemma(word):  # the infinitive may be a noun, also after an adjective
+            article = article if article == self._articles.cut_adjective(article) else ""
+        return not article and forms.is_verb(word)
 
     def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
         """Return the target texts of word ids."""

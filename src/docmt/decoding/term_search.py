@@ -349,7 +349,7 @@ class TermSearch:
         spans = [match.span for match in self._matcher.match(occurrences, target) if match]
         wanted = occurrences[missing]
         others = [each for each in occurrences if each.term == wanted.term and each is not wanted]
-        places = [Place.find(target, each, links) for each in (wanted, *others)]
+        places = [self._openings.find_place(target, each, links) for each in (wanted, *others)]
         free = (each for each in places if each.number is not None and not each.overlaps(spans))
         return next(free, places[0])
 
@@ -384,11 +384,12 @@ class TermSearch:
         """Return new translations of a sentence that meet more terms, the best first.
 
         A translation without the word that stood for the term is better. Terms that are kept, and sentences that are
-        nothing but a term, may cost anything.
+        nothing but a term, may cost anything. Other terms do not take the place of verbs.
         """
         translator, sentence, replaced = self._translator, case.sentence, place.replaced
         wanted = place.occurrence
         is_free = place.around is not None or (wanted is not None and (wanted.mode == "require" or wanted.term.keep))
+        is_verb = self._openings.is_verb(place, case.texts[0])
         texts = self._openings.decode([each.sentences[0] for each in hypotheses])
         met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
         better, mean = [], sentence.score / max(sentence.tokens, 1)  # without it short translations would win
@@ -400,7 +401,7 @@ class TermSearch:
                 is_replaced = bool(replaced) and target.count(replaced) < sentence.target.count(replaced)
                 score, tokens = hypothesis.sentence_scores[0], hypothesis.sentence_tokens[0]
                 loss = sentence.score - score
-                is_accepted = is_free or loss <= self.most_loss * (count - met)
+                is_accepted = is_free or (loss <= self.most_loss * (count - met) and not is_verb)
                 new = replace(
                     sentence,
                     target=target,

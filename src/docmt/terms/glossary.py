@@ -20,11 +20,13 @@ from docmt.documents.words import INVISIBLE, has_words
 from docmt.formats.language_codes import format_language_tag, is_same_language, language_distance, primary_language
 from docmt.terms.articles import cut_definite
 from docmt.terms.glossary_files import read_entries
-from docmt.terms.glossary_tables import Entry, EntryFile, EntryWord
+from docmt.terms.glossary_tables import ALTERNATIVES, Entry, EntryFile, EntryWord
 
 MAX_TERM_BYTES = 1024
 _UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters but for white space, marks that turn the direction of writing, separators, half characters."""
+_BRACKETS = re.compile(r"\s\([^()]*\)$")
+"""A remark after a term."""
 _REMOVED = dict.fromkeys(map(ord, INVISIBLE))
 _MAX_NAMED = 20
 """Languages that a message lists."""
@@ -186,7 +188,7 @@ class GlossaryBuilder:
             for term in self._make_terms(entry, sources, others, file):
                 self._merge(_MergedTerm(term, file, entry, distance or 0))
                 usable = True
-                self.remarks += [SkippedRow(file.path, entry.line, text) for text in self._describe_articles(term)]
+                self.remarks += [SkippedRow(file.path, entry.line, text) for text in self._describe_doubts(term)]
         self.remarks += [SkippedRow(file.path, line, text) for line, text in file.remarks]
         if not usable:
             raise _unusable_error(file, self.languages, [*self.foreign[foreign:], *self.skipped[skipped:]])
@@ -198,17 +200,21 @@ class GlossaryBuilder:
         terms = tuple(merged.term for merged in self.terms.values())
         return Glossary(self.languages, terms, (*self.skipped, *self.foreign), tuple(self.remarks), self.duplicates)
 
-    def _describe_articles(self, term: Term) -> list[str]:
-        """Return what is wrong with translations that alone have an article, which sentences have already."""
+    def _describe_doubts(self, term: Term) -> list[str]:
+        """Return what looks wrong with a term: what is never found so, or would stand in the text."""
         source, target = self.languages
-        if term.keep or cut_definite(term.source, source) != term.source:
-            return []
-        pairs = [(text, cut_definite(text, target)) for text in term.targets]
-        return [
-            f"{text!r} has an article, which may stand there twice: write {short!r}"
-            for text, short in pairs
-            if short != text
-        ]
+        doubts = [f"{term.source!r} is found only {sign}" for sign in _describe_source(term.source, source)]
+        if term.keep:
+            return doubts
+        for text in term.targets:
+            if _BRACKETS.search(text) and not _BRACKETS.search(term.source):
+                doubts.append(f"{text!r} has brackets, which would stand in the text: move them to the note")
+            if "/" in text and "/" not in term.source:
+                doubts.append(f"{text!r} has a slash: write {ALTERNATIVES} between several translations")
+            short = cut_definite(text, target)
+            if short != text and cut_definite(term.source, source) == term.source:  # sentences have one already
+                doubts.append(f"{text!r} has an article, which may stand there twice: write {short!r}")
+        return doubts
 
     def _skip(self, file: EntryFile, entry: Entry, reason: str) -> None:
         self.skipped.append(SkippedRow(file.path, entry.line, reason))
@@ -230,7 +236,7 @@ class GlossaryBuilder:
                 note = " ".join(_UNUSABLE.sub(" ", entry.note).split()) if entry.note else ""
                 yield Term(source, (source,) if kept else tuple(targets), tuple(forbidden), kept, entry.case, note)
             elif len(self.skipped) == before:  # nothing else is wrong with it
-                self._skip(file, entry, f"{quote(source)} has no translation")
+                self._skip(file, entry, f"{quote(source)} has no translation: give one, or mark it with keep")
         if sources and not texts and len(self.skipped) == before:
             self._skip(file, entry, "it has no source term")
 
@@ -286,6 +292,12 @@ def clean_text(text: str) -> tuple[str, str]:
     if len(text.encode()) > MAX_TERM_BYTES:
         return "", f"{quote(text)} is longer than {MAX_TERM_BYTES:,} bytes"
     return text, ""
+
+
+def _describe_source(text: str, language: str) -> list[str]:
+    """Return with what a source term is found, and hardly ever is."""
+    found = ["with its brackets: move them to the note"] if _BRACKETS.search(text) else []
+    return found + ["after 'to', as a verb"] * (primary_language(language) == "en" and text.lower().startswith("to "))
 
 
 def _find_problem(source: str, targets: Sequence[str], forbidden: Sequence[str], keep: bool) -> str:

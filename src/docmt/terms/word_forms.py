@@ -24,6 +24,17 @@ _PARTICIPLES = {"es": "[ai]do$", "fr": "é$", "it": "[aiu]to$", "pt": "[ai]do$"}
 """Endings of participles, which may be nouns."""
 _NOUN_FIRST = {"es", "fr", "it"}
 """Languages of the table of plurals whose phrases begin with their noun."""
+_VERBS = {
+    "de": (8, "e[lr]?n$", "(?-i:^[A-ZÄÖÜ])"),
+    **dict.fromkeys(("es", "fr", "it", "pt"), (20, "", "(é|[aiu][dt]o)$")),
+}
+"""Of verbs: least number of forms in the table, ending of the base form, and beginnings or endings of other words."""
+_BEFORE_VERBS = (
+    "(please|i|we|you|they|he|she|it|who|must|should|would|could|can(not)?|might|will|shall|do not|(do|did|does)n['’]t)"
+)
+"""English words between which and a noun another word stands."""
+_VERB_FORMS = 4
+"""Forms that the table has of English verbs, at least."""
 _BEGINNING = 6
 """Letters that the forms of a word mostly share."""
 
@@ -108,6 +119,19 @@ class WordForms:
         folded, (plural, unclear) = word.casefold(), _PLURALS[self.language]
         is_other = self.lemma(word) != folded
         return True if is_other and re.search(plural, folded) else None if re.search(unclear, folded) else False
+
+    def is_verb(self, word: str) -> bool:
+        """Return whether a word is a form of a verb and of nothing else, but for infinitives: *pouvoir* may be both."""
+        fewest, ending, unclear = _VERBS.get(self.language, (0, "", ""))
+        if not (fewest and self.is_known(word)) or re.search(unclear, word, re.I):
+            return False
+        lemma = self.lemma(word)
+        return bool(re.search(ending, lemma)) and len(self._by_lemma.get(lemma, ())) >= fewest
+
+    def is_verb_after(self, before: str, word: str) -> bool:
+        """Return whether an English word that may be a noun is a verb after a text: *report* after *we*."""
+        is_expected = self.language == "en" and re.search(rf"(?<![\w'’]){_BEFORE_VERBS}\s+$", before, re.I)
+        return bool(is_expected) and self.has_table and len(self._by_lemma.get(self.lemma(word), ())) >= _VERB_FORMS
 
     def list_forms(self, word: str) -> list[str]:
         """Return the other forms of a word that the table has, in lower case.
