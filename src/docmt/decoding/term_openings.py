@@ -99,9 +99,10 @@ class TermOpenings:
         words = join_elided(target, find_words(target))
         named = [n for n, span in enumerate(words) if overlaps(span, [link.target for link in linked])]
         first = next((link.target for link in linked if link.mutual), linked[0].target if linked else (0, 0))
-        number = last = next((n for n in named if overlaps(words[n], [first])), None)
+        number = next((n for n in named if overlaps(words[n], [first])), None)
         if number is None:
             return Place(target, occurrence, words)
+        last = number
         while len(occurrence.words) > 1 and (next_word := last + 1) < len(words):
             is_joint = not self.is_content(target, words[next_word], (), 1)
             if next_word not in named and not (is_joint and next_word + 1 in named):

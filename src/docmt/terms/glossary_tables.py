@@ -31,7 +31,8 @@ _NAMES = {
     "forbidden": "forbidden forbiddentranslation forbiddentranslations forbiddentargets forbiddenterm interdit "
     "verboten",
     "status": "status administrativestatus usage usagestatus statut",
-    "keep": "keep donottranslate dnt untranslatable nontranslatable nepastraduire nichtübersetzen beibehalten garder conserver",
+    "keep": "keep donottranslate dnt untranslatable nontranslatable nepastraduire nichtübersetzen beibehalten "
+    "garder conserver",
     "case": "case casesensitive matchcase casesensitivity casse respecterlacasse grosskleinschreibung",
     "note": "note notes comment comments description definition context example explanation bemerkung anmerkung "
     "kommentar kontext commentaire remarque définition contexte nota comentario",
