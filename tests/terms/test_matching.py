@@ -209,3 +209,12 @@ def test_of_two_terms_for_the_same_words_the_one_in_their_form_counts():
     assert found == ["Chat", "chats", "chat"]
     above = TermMatcher(Glossary.from_pairs({"cat": "matou"}, ("en", "fr")), base=matcher)
     assert [each.term.targets[0] for each in above.find("Cats and dogs.")] == ["matou"]
+
+
+def test_a_kept_name_stays_as_it_is_written():
+    glossary = Glossary(("en", "fr"), (Term("Northgate", ("Northgate",), keep=True), Term("plan", ("projet",))))
+    matcher = TermMatcher(glossary)
+    found = matcher.find("Northgate, NORTHGATE and Northgates have plans.")
+    assert [each.term.targets[0] for each in found] == ["Northgate", "NORTHGATE", "Northgates", "projet"]
+    matches = matcher.match(found[:3], "Northgate, Northgate et Northgates")
+    assert all(match is not None and match.is_listed for match in matches)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from operator import itemgetter
 from typing import Literal, NamedTuple
@@ -144,6 +144,8 @@ class TermMatcher:
             if taken.isdisjoint(numbers):
                 taken.update(numbers)
                 span = spans[number][0], spans[number + size - 1][1]
+                if term.keep and (written := sentence[slice(*span)]) not in term.targets:  # Northgates of Northgate
+                    term = replace(term, targets=(written, *term.targets))
                 occurrences.append(Occurrence(term, span, tuple(words[number : number + size]), mode))
         return sorted(occurrences, key=lambda each: each.span)
 
