@@ -9,6 +9,7 @@ from docmt import DocmtError
 from docmt.terms import Glossary, Term
 from docmt.terms.glossary_files import read_entries
 from docmt.terms.glossary_output import find_writer, render_tbx, render_tsv
+from docmt.terms.glossary_tables import read_table
 
 
 @pytest.fixture
@@ -460,3 +461,9 @@ def test_what_would_never_be_found_or_would_stand_in_the_text_is_told(tmp_path):
         (7, "'Fifa (club)' is found only with its brackets: move them to the note"),
     ]
     assert glossary.terms[-1].keep and len(glossary.terms) == 7 and not glossary.skipped
+
+
+def test_a_long_cell_of_signs_takes_no_time():
+    """A pattern with two runs of signs beside each other would take hours."""
+    file = read_table(f"no;fr;en\n{' -' * 60_000}x;chat;cat\n", "t.csv")
+    assert len(file.entries) == 1

@@ -53,8 +53,8 @@ _SAMPLE = 100_000
 """Characters from which the separator is found."""
 _LANGUAGE_SHARE = 0.9
 """Of the cells of a column without a name, if it holds languages."""
-_NUMBERED = re.compile(r"\W*[^\W\d_]{0,3}\W*\d[\d\W]*")
-"""A cell of a column that counts rows, whose name may look like a language: No, Nr."""
+_NUMBERED = re.compile(r"[^\W\d_]{0,3}\d+")
+"""Letters and digits of a cell of a column that counts rows, whose name may look like a language: No, Nr."""
 _SEVERAL = re.compile(r"(?i)translations|targets|traductions|übersetzungen")
 """Names of columns with several translations in a cell, also with semicolons between them."""
 _GUARD = re.compile(r"'[=+\-@]")
@@ -166,7 +166,7 @@ def read_table(text: str, path: str) -> EntryFile:
 
 def _counts_rows(rows: Sequence[tuple[int, list[str]]], column: int) -> bool:
     """Return whether a column has numbers in place of terms."""
-    cells = [cells[column] for _, cells in rows if column < len(cells) and cells[column].strip()]
+    cells = [re.sub(r"\W+", "", cells[column]) for _, cells in rows if column < len(cells) and cells[column].strip()]
     return bool(cells) and all(map(_NUMBERED.fullmatch, cells))
 
 
