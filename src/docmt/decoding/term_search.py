@@ -389,7 +389,7 @@ class TermSearch:
         translator, sentence, replaced = self._translator, case.sentence, place.replaced
         wanted = place.occurrence
         is_free = place.around is not None or (wanted is not None and (wanted.mode == "require" or wanted.term.keep))
-        is_verb = self._openings.is_verb(place, case.texts[0])
+        is_verb = not is_free and self._openings.is_verb(place, case.texts[0])
         texts = self._openings.decode([each.sentences[0] for each in hypotheses])
         met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
         better, mean = [], sentence.score / max(sentence.tokens, 1)  # without it short translations would win
