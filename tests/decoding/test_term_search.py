@@ -8,6 +8,7 @@ import pytest
 
 import docmt
 from docmt.core.errors import DocmtError
+from docmt.decoding.term_search import TermSearch
 from docmt.terms import Glossary, Term
 from docmt.terms.matching import TermMatcher, TermMode
 
@@ -354,16 +355,19 @@ def test_a_noun_of_a_verb_is_not_the_verb(translator):
     assert made.sentences[0].terms == ()
 
 
-def test_a_noun_does_not_take_the_place_of_a_verb_unless_it_is_required(translator):
+def test_a_noun_does_not_take_the_place_of_a_verb(translator):
     pytest.importorskip("simplemma")
     verbs = ["We report to the committee.", "Prices increase every year.", "They aim to reduce the costs."]
     pairs = {"report": "rapport", "increase": "hausse", "aim": "but"}
     plain = [translator.translate(docmt.Document.from_sentences([each])) for each in verbs]
     for text, before in zip(verbs, plain, strict=True):
         document = docmt.Document.from_sentences([text])
-        made = use(translator, pairs).translate(document)
-        assert str(made) == str(before) and [each.status for each in made.sentences[0].terms] == ["refused"], text
-        assert use(translator, pairs, "require").translate(document).sentences[0].terms[0].status == "second_search"
+        for mode in get_args(TermMode):
+            made = use(translator, pairs, mode).translate(document)
+            assert str(made) == str(before) and [each.status for each in made.sentences[0].terms] == ["refused"], text
+    document = docmt.Document.from_sentences(["We must consider the interests of the farmers."])
+    made = use(translator, {"consider": "prendre en compte"}).translate(document)
+    assert made.sentences[0].terms[0].found == "prendre en compte"  # a verb, too
     noun = use(translator, pairs).translate(docmt.Document.from_sentences(["The aim is clear."]))
     assert noun.sentences[0].terms[0].found == "but"
 
@@ -375,3 +379,26 @@ def test_all_words_that_stand_for_a_phrase_are_replaced(translator):
     )
     made = translator.with_terms(glossary, "require").translate(document)
     assert "direction" not in str(made) and "Northgate" in str(made) and "collège" in str(made)
+
+
+def test_no_clause_is_lost_to_a_term_and_no_word_is_doubled(translator):
+    pairs = {"report": "compte rendu", "plan": "projet", "warranty": "garantie", "device": "appareil"}
+    texts = ["The reports that we planned are late.", "The warranty of the device ends in May."]
+    planned, warranty = use(translator, pairs).translate(docmt.Document.from_sentences(texts)).sentences
+    assert "prévu" in planned.target and [each.status for each in planned.terms][1] == "refused"
+    assert warranty.target.count("appareil") == 1
+
+
+def test_a_sentence_full_of_terms_is_searched_a_bounded_number_of_times(translator, monkeypatch):
+    rounds = []
+    search = TermSearch._search
+    monkeypatch.setattr(TermSearch, "_search", lambda self, cases: rounds.append(1) or search(self, cases))
+    document = docmt.Document.from_sentences(["report, " * 30])
+    made = use(translator, {"report": "constat"}, "require").translate(document)
+    assert len(made.sentences[0].terms) == 30 and len(rounds) <= 12
+
+
+def test_a_sentence_whose_numbers_were_repaired_has_its_terms(translator):
+    text = "Article 937883, 58, 8777 and 3107 of the report, pages 855422 to 9758."
+    made = use(translator, {"report": "bilan"}, "require").translate(docmt.Document.from_sentences([text]))
+    assert "bilan" in str(made) and all(number in str(made) for number in ("937883", "8777", "855422", "9758"))

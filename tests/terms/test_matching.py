@@ -23,7 +23,7 @@ def found(terms, sentence):
         ({"measure": "x"}, "These measures measure. A measurement.", ["measures", "measure"]),
         ({"bank": "x", "central bank": "y"}, "The Central Bank and a bank", ["Central Bank", "bank"]),
         ({"a b": "x", "b c d": "y"}, "a b c d", ["b c d"]),
-        ({"MT": "x"}, "MT, mt and MTs", ["MT"]),
+        ({"MT": "x"}, "MT, mt and MTs", ["MT", "MTs"]),
         ({"decision-making": "x"}, "Decision-making is hard", ["Decision-making"]),
         ({"policy": "x"}, "no police, but policies", ["policies"]),
         ({"C++": "x"}, "C and C++ and C#", ["C++"]),
@@ -215,6 +215,50 @@ def test_a_kept_name_stays_as_it_is_written():
     glossary = Glossary(("en", "fr"), (Term("Northgate", ("Northgate",), keep=True), Term("plan", ("projet",))))
     matcher = TermMatcher(glossary)
     found = matcher.find("Northgate, NORTHGATE and Northgates have plans.")
-    assert [each.term.targets[0] for each in found] == ["Northgate", "NORTHGATE", "Northgates", "projet"]
+    assert [each.targets[0] for each in found] == ["Northgate", "NORTHGATE", "Northgates", "projet"]
+    assert {each.term.targets for each in found[:3]} == {("Northgate",)}
     matches = matcher.match(found[:3], "Northgate, Northgate et Northgates")
     assert all(match is not None and match.is_listed for match in matches)
+
+
+def test_a_forbidden_spelling_of_a_kept_name_is_not_kept():
+    terms = TermMatcher(Glossary(("en", "fr"), (Term("GitHub", ("GitHub",), ("Github",), keep=True),)))
+    (asked,) = terms.find("The Github platform.")
+    assert asked.targets == ("GitHub",) and terms.find_forbidden(asked.term, "La plateforme Github.") is not None
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sentence", "expected"),
+    [
+        ({"coastal region": "zone côtière"}, "coastal regions", ["zones côtières"]),
+        ({"annual report": "bilan annuel"}, "annual reports", ["bilans annuels"]),
+        ({"small firm": "petite société"}, "small firms", ["petites sociétés"]),
+        ({"strategy": "plan d'action"}, "strategies", ["plans d'action"]),
+        ({"price": "niveau des prix"}, "the price", ["niveau des prix"]),
+        ({"corporate tax": "impôt sur les sociétés"}, "corporate tax", ["impôt sur les sociétés"]),
+        ({"member state": "État membre"}, "Member States", ["États membres"]),
+        ({"agency": "ONG"}, "agencies", ["ONG"]),
+        ({"invoice": "facturette"}, "invoices", ["facturettes"]),
+        ({"local animal": "animal local"}, "local animals", ["animaux locaux"]),
+    ],
+)
+def test_phrases_agree_in_themselves_and_their_complements_stay(pairs, sentence, expected):
+    pytest.importorskip("simplemma")
+    terms = matcher(pairs, ("en", "fr"))
+    assert terms.list_forms(*terms.find(sentence)) == expected
+
+
+def test_prepositions_and_articles_of_a_phrase_are_no_forms_of_one_another():
+    pytest.importorskip("simplemma")
+    terms = matcher({"price stability": "constance des prix"}, ("en", "fr"))
+    found = terms.find("price stability")
+    assert terms.match(found, "La constance des prix")[0] is not None
+    assert terms.match(found, "La constance un prix") == [None]
+
+
+def test_a_noun_has_the_translation_before_a_verb_has_it():
+    pytest.importorskip("simplemma")
+    terms = matcher({"measure": "disposition"}, ("en", "fr"))
+    found = terms.find("We measure these measures.")
+    assert [each.is_verb for each in found] == [True, False]
+    assert [match is not None for match in terms.match(found, "Nous mesurons ces dispositions.")] == [False, True]

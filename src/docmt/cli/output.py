@@ -169,9 +169,10 @@ class Report:
         """Log what became of terms, and write each of them to a path as tab-separated values."""
         status, dropped = map(TERM_COLUMNS.index, ("status", "dropped"))
         counts = Counter(row[status] for row in self.terms)
-        if count := sum(row[status] == "second_search" and row[dropped] != "" for row in self.terms):
-            _log.warning(f"{count:,} x terms replace other words, too (`dropped` in {path or '--terms-report'})")
-        advice = "; --terms-mode require takes what is refused" if counts["refused"] else ""
+        losing = {tuple(row[:2]) for row in self.terms if row[status] == "second_search" and row[dropped] != ""}
+        if losing:
+            _log.warning(f"{len(losing):,} x terms replace other words, too (`dropped` in {path or '--terms-report'})")
+        advice = "; --terms-mode require takes what is refused, but for verbs" if counts["refused"] else ""
         _log.info(f"{summarize_terms(counts)} ({path or '--terms-report FILE lists them'}{advice})")
         if path:
             write_text(path, render_rows(self.terms))

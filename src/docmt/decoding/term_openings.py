@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from docmt.decoding.long_sentences import PieceTranslator
 from docmt.decoding.translation_results import Hypothesis
 from docmt.documents import unwrap_lines
-from docmt.documents.words import UNSPACED, Span, WordLink, find_words, has_words
+from docmt.documents.words import UNSPACED, Span, WordLink, find_words, has_letters, has_words
 from docmt.formats.language_codes import primary_language
 from docmt.terms.articles import Articles, join_elided
 from docmt.terms.matching import Occurrence, TermMatcher
@@ -22,6 +22,10 @@ _MOST_PLACES = 8
 _LIKELY, _CLEAR = 1.0, 0.2
 """Nats by which the model may prefer other words to those of an old rest: if all are within the first, the rest stays,
 else the words before the first one beyond the second."""
+_NO_ARTICLE = re.compile(r"(?:de\b|d['’]|que\b|qu['’]|même|autre)", re.I)
+"""What an infinitive in French may follow, among the words before nouns."""
+_MOST_JOINTS = 2
+"""Function words between two words of a phrase."""
 _OTHER_FORM = 3.0
 """Log-probability (nats) by which another form of a term has to be better than a listed one."""
 
@@ -58,7 +62,8 @@ class Place:
             replaced = self.target[slice(*self.occurrence.span)]
         if not keep and len(replaced) > 1 and replaced.isupper() and self.target.isupper():
             return form.upper()
-        return form[:1].upper() + form[1:] if is_first and not keep and self.target[:1].isupper() else form
+        first = next(filter(str.isalpha, self.target), "")
+        return form[:1].upper() + form[1:] if is_first and not keep and first.isupper() else form
 
     @property
     def start(self) -> int:
@@ -103,11 +108,13 @@ class TermOpenings:
         if number is None:
             return Place(target, occurrence, words)
         last = number
-        while len(occurrence.words) > 1 and (next_word := last + 1) < len(words):
-            is_joint = not self.is_content(target, words[next_word], (), 1)
-            if next_word not in named and not (is_joint and next_word + 1 in named):
+        content = [self.is_content(target, span, (), 1) for span in words]
+        for next_word in range(number + 1, len(words) if len(occurrence.words) > 1 else 0):
+            if not content[next_word]:
+                continue  # a function word belongs to the phrase if the next word does
+            if next_word not in named or next_word - last > _MOST_JOINTS + 1:
                 break
-            last = next_word + (next_word not in named)
+            last = next_word
         return Place(target, occurrence, words, number, last)
 
     def make(self, place: Place) -> list[list[int]]:
@@ -117,7 +124,7 @@ class TermOpenings:
         target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence)
         if place.around:
             term, eos = place.occurrence.term, self._translator.tokenizer.specials.eos
-            if forms[0] in term.targets:
+            if forms[0] in place.occurrence.targets:
                 forms = forms[:1]
             else:  # in the plural: the model chooses a form of the first translation
                 forms = self._matcher.list_forms(
@@ -129,7 +136,7 @@ class TermOpenings:
             places = [start for start, _ in words if target[start].isalnum()]
             starts = [target[:start] for start in places[:: len(places) // _MOST_PLACES + 1]]
             starts = [start for start in starts if not self._articles.is_cut(start, forms[0])]
-            rows = [self.encode(start, 0, place.begin(forms[0], not start)) for start in starts]
+            rows = [self.encode(start, 0, place.begin(forms[0], not has_letters(start))) for start in starts]
         elif article := self._articles.find(target[: place.noun]):
             before, tail = target[: place.noun - len(article)], self.find_tail(place)
             write = str.upper if target.isupper() else str
@@ -141,7 +148,9 @@ class TermOpenings:
         else:
             rows = [
                 self.encode(
-                    target[: words[place.number - free][0]], free, place.begin(form, not (place.number or free))
+                    target[: words[place.number - free][0]],
+                    free,
+                    place.begin(form, not has_letters(target[: place.start])),
                 )
                 for form in forms
                 for free in (0, 1)  # the word before the term, which may change
@@ -188,8 +197,12 @@ class TermOpenings:
             weights = [float(each[1] > len(before)) for each in spans]
         others = map(str.lower, self._articles.list_others(article, form))
         is_wrong = self._articles.is_cut(before, form) or (bool(article) and article.lower() not in others)
+        start, end = next(iter(find_words(before)[-1:]), (0, 0))
+        piece, replaced = before[start:end].lower(), place.replaced.lower()
+        is_piece = start < end and piece != replaced and replaced.startswith(piece)
+        is_wrong |= is_piece and not place.target.startswith(before)
         cost = -sum(score * weight for score, weight in zip(scores, weights, strict=True))
-        return is_wrong, cost + _OTHER_FORM * (form not in place.occurrence.term.targets)
+        return is_wrong, cost + _OTHER_FORM * (form not in place.occurrence.targets)
 
     def find_likely(self, place: Place, opening: Sequence[int], whole: Hypothesis) -> list[int]:
         """Return an opening with the clear beginning of the old rest; empty if all words of the rest are likely.
@@ -229,15 +242,20 @@ class TermOpenings:
     def is_verb(self, place: Place, source: str) -> bool:
         """Return whether a verb stands for a term, none of whose translations is one."""
         asked, forms = place.occurrence, self._matcher.target
-        if asked is None or len(asked.words) != 1 or any(map(forms.is_verb, asked.term.targets)):
+        if asked is None or len(asked.words) != 1 or not forms.tells_verbs:
             return False
-        if self._matcher.source.is_verb_after(source[: asked.span[0]], asked.words[0]):
-            return True
+        if any(forms.is_verb(text[slice(*span)]) for text in asked.targets for span in find_words(text)[:1]):
+            return False
+        if asked.is_verb or place.number is None:
+            return asked.is_verb
         word = place.replaced[place.noun - place.start :]
         article = self._articles.find(place.target[: place.noun])
-        if word.casefold() != forms.lemma(word):  # the infinitive may be a noun, also after an adjective
-            article = article if article == self._articles.cut_adjective(article) else ""
-        return not article and forms.is_verb(word)
+        is_direct = bool(article) and article == self._articles.cut_adjective(article)
+        if not is_direct and self._matcher.source.may_be_verb_before(asked.words[0], source[asked.span[1] :]):
+            return True
+        is_infinitive = word.casefold() == forms.lemma(word)  # which may be a noun, but not after a preposition
+        is_noun = (bool(article) and not _NO_ARTICLE.match(article)) if is_infinitive else is_direct
+        return not is_noun and forms.is_verb(word)
 
     def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
         """Return the target texts of word ids."""

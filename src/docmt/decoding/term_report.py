@@ -39,9 +39,10 @@ def count_statuses(statuses: Iterable[str]) -> dict[str, int]:
 
 def summarize_terms(statuses: Mapping[str, int]) -> str:
     """Return how many terms are in each state, as one line."""
-    counts = count_statuses(Counter(statuses).elements())
-    parts = [f"{count:,} {name}" for name, count in counts.items() if count or name not in UNMET]
-    parts += [f"{statuses['consistent']:,} made consistent"] if statuses.get("consistent") else []
+    counts, consistent = count_statuses(Counter(statuses).elements()), statuses.get("consistent", 0)
+    always = ("asked", "met") if counts["asked"] or not consistent else ()
+    parts = [f"{count:,} {name}" for name, count in counts.items() if count or name in always]
+    parts += [f"{consistent:,} made consistent"] if consistent else []
     return f"terms: {', '.join(parts)}"
 
 
@@ -63,14 +64,15 @@ def judge_terms(
 ) -> list[TermUse]:
     """Return what stands in a translation for each term. matches: of `TermMatcher.match`, if they are known."""
     uses, matches = list[TermUse](), matcher.match(occurrences, target) if matches is None else matches
-    for (term, span, *_), match in zip(occurrences, matches, strict=True):
+    for asked, match in zip(occurrences, matches, strict=True):
+        term, span = asked.term, asked.span
         is_met = match.is_listed if match else not term.targets  # its forbidden word may be of another term
         status: TermStatus = "met" if is_met else "other_form" if match else "lost"
         place = match and match.span
         if forbidden := matcher.find_forbidden(term, target, matches):
             status, place = "forbidden", forbidden
         found = target[slice(*place)] if place else ""
-        uses.append(TermUse(span, term.source, term.targets, found, status, forbidden=term.forbidden))
+        uses.append(TermUse(span, term.source, asked.targets, found, status, forbidden=term.forbidden))
     return uses
 
 

@@ -7,6 +7,7 @@ Several terms of a sentence are met one after the other, and a sentence keeps wh
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,10 @@ _MOST_SEARCHED = 2
 """Openings of a term without a link after which a rest is searched."""
 _MOST_CHECKED = 3
 """New translations of a sentence in which words are looked for that the old one translates."""
+_MOST_TERMS = 12
+"""Searches of one sentence, which may have a term in every word."""
+_REPEATED = re.compile(r"\b(\w{5,}|\w+(?:\W{1,3}\w+){1,4})\W{1,3}\1\b", re.I)
+"""Words that follow themselves."""
 _OPENING_BEAM, _REST_BEAM = 4, 2
 """Beam of a search of openings alone, in which articles may change, and the most of one after them."""
 ReadSources = Callable[[Sequence[PreparedDocument]], OpeningSearch]
@@ -64,6 +69,7 @@ class Case:
     """nats that the terms cost so far"""
     searched: set[int] = field(default_factory=set)
     """occurrences that were searched again"""
+    searches: int = 0
     refused: dict[int, _Change] = field(default_factory=dict)
     """occurrences that would cost too much, and the change that would meet them"""
     dropped: list[str] = field(default_factory=list)
@@ -83,7 +89,7 @@ class Case:
         return [
             number
             for number, (occurrence, match) in enumerate(zip(self.occurrences, self.matches, strict=True))
-            if match is None and number not in self.searched and occurrence.term.targets
+            if match is None and number not in self.searched and occurrence.targets and self.searches < _MOST_TERMS
         ]
 
 
@@ -193,12 +199,21 @@ class TermSearch:
                 continue
             document, number = key
             if is_changed:
+                sentence = self._encode(sentence)
                 document, number = len(self._documents), 0
                 self._documents.append(self._translator.prepare(Document.from_sentences([sentence.source])))
                 self._translations.append([sentence])
             matches = self._match(occurrences, sentence.target)
             cases.append(Case(key, part, document, number, sentence, occurrences, protected, matches))
         return cases
+
+    def _encode(self, sentence: TranslatedSentence) -> TranslatedSentence:
+        """Return a sentence with the words of its translation, which may have been repaired since the search."""
+        protection = self._translator.protection
+        target = protection.hide_pair(sentence.source, sentence.target)[1] if protection else sentence.target
+        if self._openings.decode([sentence.token_ids])[0] == target:
+            return sentence
+        return replace(sentence, token_ids=self._translator.encode([target], "target")[0])
 
     def _match(self, occurrences: Sequence[Occurrence], target: str) -> list[Match | None]:
         """Return what stands for terms in a translation beside its protected texts."""
@@ -233,6 +248,7 @@ class TermSearch:
             missing = case.missing[0]
             case.texts, case.found, case.links, case.lacking = (source, target), found, each, {}
             case.searched.add(missing)
+            case.searches += 1
             # Protected text may change what is a term.
             is_same = [other.term for other in found] == [other.term for other in case.occurrences]
             if not is_same:
@@ -312,8 +328,9 @@ class TermSearch:
     def _find_dropped(self, cases: Sequence[Case], changes: Mapping[int, _Change]) -> dict[int, list[str]]:
         """Return the source words that new translations do not translate, but the old ones do.
 
-        Such a word stands beside the terms, its old translation is not in the new one in any form, and no word of the
-        new one beside the terms has a link with it. Function words do not count. changes: by the numbers of cases.
+        Such a word stands beside terms that are met, its old translation is not in the new one in any form, and no word
+        of the new one beside these terms has a link with it. Function words do not count. changes: by the numbers of
+        cases.
         """
         new = [n for n, change in changes.items() if change.text not in cases[n].lacking]
         absent = {n: self._list_absent(cases[n], changes[n].text) for n in new}
@@ -330,9 +347,11 @@ class TermSearch:
         return {n: cases[n].lacking[change.text] for n, change in changes.items()}
 
     def _list_absent(self, case: Case, text: str, end: int | None = None) -> list[Span]:
-        """Return the source words beside terms whose old translation, before a character, is not in a new one."""
+        """Return the source words beside met terms whose old translation, before a character, is not in a new one."""
         source, target = case.texts
-        terms, words = [each.span for each in case.found], {text[slice(*span)] for span in find_words(text)}
+        matches = zip(case.found, self._matcher.match(case.found, text), strict=True)
+        terms = [each.span for each, match in matches if match]
+        words = {text[slice(*span)] for span in find_words(text)}
         return [
             link.source
             for link in case.links
@@ -383,15 +402,18 @@ class TermSearch:
     def _rank(self, case: Case, place: Place, hypotheses: Sequence[Hypothesis]) -> list[_Change]:
         """Return new translations of a sentence that meet more terms, the best first.
 
-        A translation without the word that stood for the term is better. Terms that are kept, and sentences that are
-        nothing but a term, may cost anything. Other terms do not take the place of verbs.
+        A translation without the word that stood for the term is better, and worse is one that repeats words. Terms
+        that are kept, and sentences that are nothing but a term, may cost anything. Others do not take the place of
+        verbs.
         """
         translator, sentence, replaced = self._translator, case.sentence, place.replaced
         wanted = place.occurrence
-        is_free = place.around is not None or (wanted is not None and (wanted.mode == "require" or wanted.term.keep))
-        is_verb = not is_free and self._openings.is_verb(place, case.texts[0])
+        is_kept = place.around is not None or (wanted is not None and wanted.term.keep)
+        is_free = is_kept or (wanted is not None and wanted.mode == "require")
+        is_verb = not is_kept and self._openings.is_verb(place, case.texts[0])
         texts = self._openings.decode([each.sentences[0] for each in hypotheses])
         met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
+        repeated = len(_REPEATED.findall(sentence.target))
         better, mean = [], sentence.score / max(sentence.tokens, 1)  # without it short translations would win
         for hypothesis, text in zip(hypotheses, texts, strict=True):
             target = translator.protection.restore(text, sentence.source) if translator.protection else text
@@ -401,7 +423,9 @@ class TermSearch:
                 is_replaced = bool(replaced) and target.count(replaced) < sentence.target.count(replaced)
                 score, tokens = hypothesis.sentence_scores[0], hypothesis.sentence_tokens[0]
                 loss = sentence.score - score
-                is_accepted = is_free or (loss <= self.most_loss * (count - met) and not is_verb)
+                is_clean = len(_REPEATED.findall(target)) <= repeated
+                is_likely = is_clean and loss <= self.most_loss * (count - met)
+                is_accepted = not is_verb and (is_free or is_likely)
                 new = replace(
                     sentence,
                     target=target,
@@ -410,7 +434,7 @@ class TermSearch:
                     tokens=tokens,
                     token_ids=hypothesis.sentences[0],
                 )
-                rank = is_accepted, count, is_replaced, score - mean * tokens
+                rank = is_accepted, is_clean, count, is_replaced, score - mean * tokens
                 better.append((rank, _Change(new, text, matches, loss, is_free, is_accepted)))
         return [change for _, change in sorted(better, key=lambda each: each[0], reverse=True)]
 
@@ -442,6 +466,8 @@ class TermSearch:
         uses = judge_terms(self._matcher, case.occurrences, case.sentence.target, case.matches)
         for number, (use, match) in enumerate(zip(uses, case.matches, strict=True)):
             searched = case if number in case.searched else None
+            if use.status == "lost" and case.occurrences[number].is_verb:
+                uses[number] = use = replace(use, status="refused")
             if (cost := searched if match else case.refused.get(number)) is None:
                 continue
             status: TermStatus = "second_search" if match else "refused"

@@ -27,6 +27,8 @@ _UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\
 """Control characters but for white space, marks that turn the direction of writing, separators, half characters."""
 _BRACKETS = re.compile(r"\s\([^()]*\)$")
 """A remark after a term."""
+_LONGEST_UNIT = 2
+"""Letters of a part of a unit: km/h."""
 _REMOVED = dict.fromkeys(map(ord, INVISIBLE))
 _MAX_NAMED = 20
 """Languages that a message lists."""
@@ -209,8 +211,10 @@ class GlossaryBuilder:
         for text in term.targets:
             if _BRACKETS.search(text) and not _BRACKETS.search(term.source):
                 doubts.append(f"{text!r} has brackets, which would stand in the text: move them to the note")
-            if "/" in text and "/" not in term.source:
-                doubts.append(f"{text!r} has a slash: write {ALTERNATIVES} between several translations")
+            for sign, name in (("/", "slash"), (",", "comma")):
+                parts = text.split(sign)
+                if len(parts) > 1 and sign not in term.source and min(map(len, parts)) > _LONGEST_UNIT:
+                    doubts.append(f"{text!r} has a {name}: write {ALTERNATIVES} between several translations")
             short = cut_definite(text, target)
             if short != text and cut_definite(term.source, source) == term.source:  # sentences have one already
                 doubts.append(f"{text!r} has an article, which may stand there twice: write {short!r}")
@@ -297,7 +301,7 @@ def clean_text(text: str) -> tuple[str, str]:
 def _describe_source(text: str, language: str) -> list[str]:
     """Return with what a source term is found, and hardly ever is."""
     found = ["with its brackets: move them to the note"] if _BRACKETS.search(text) else []
-    return found + ["after 'to', as a verb"] * (primary_language(language) == "en" and text.lower().startswith("to "))
+    return found + ["after 'to', as a verb"] * (primary_language(language) == "en" and text.startswith("to "))
 
 
 def _find_problem(source: str, targets: Sequence[str], forbidden: Sequence[str], keep: bool) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import product
+from dataclasses import dataclass, field
+from itertools import islice, product
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -32,6 +32,15 @@ class Occurrence(NamedTuple):
     words: tuple[str, ...] = ()
     mode: TermMode = "prefer"
     """of the matcher whose term it is"""
+    is_verb: bool = False
+    """whether what stands before or after it shows that it is a verb"""
+    written: str = ""
+    """how the sentence writes a name that is kept, if it is another form: Northgates of Northgate"""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What it may be in a translation."""
+        return (self.written, *self.term.targets) if self.written else self.term.targets
 
 
 class Match(NamedTuple):
@@ -144,15 +153,19 @@ class TermMatcher:
             if taken.isdisjoint(numbers):
                 taken.update(numbers)
                 span = spans[number][0], spans[number + size - 1][1]
-                if term.keep and (written := sentence[slice(*span)]) not in term.targets:  # Northgates of Northgate
-                    term = replace(term, targets=(written, *term.targets))
-                occurrences.append(Occurrence(term, span, tuple(words[number : number + size]), mode))
+                written = sentence[slice(*span)] if term.keep else ""
+                written = "" if written in (*term.targets, *term.forbidden) else written
+                around = sentence[: span[0]], sentence[span[1] :]
+                is_verb = size == 1 and self.source.is_verb_between(words[number], *around)
+                named = tuple(words[number : number + size])
+                occurrences.append(Occurrence(term, span, named, mode, is_verb, written))
         return sorted(occurrences, key=lambda each: each.span)
 
     def _is_term(self, words: Sequence[str], phrase: _Phrase, term: Term) -> bool:
         """Return whether words of a sentence are those of a term, each in any form."""
         if term.case or phrase.is_acronym:
-            return tuple(words) == phrase.words
+            plural = (*phrase.words[:-1], f"{phrase.words[-1]}s")  # NGOs
+            return tuple(words) == phrase.words or (phrase.is_acronym and not term.case and tuple(words) == plural)
         return all(map(self.source.are_forms, words, phrase.words))
 
     def match(self, occurrences: Sequence[Occurrence], target: str) -> list[Match | None]:
@@ -163,10 +176,10 @@ class TermMatcher:
         wanted = [
             (phrase, index)
             for index, occurrence in enumerate(occurrences)
-            for phrase in map(_Phrase.split, occurrence.term.targets)
+            for phrase in map(_Phrase.split, occurrence.targets)
         ]
         for exact in (True, False):
-            for phrase, index in sorted(wanted, key=lambda each: -len(each[0].words)):
+            for phrase, index in sorted(wanted, key=lambda each: (occurrences[each[1]].is_verb, -len(each[0].words))):
                 for numbers in self._find_places(words, phrase, exact, occurrences[index].term):
                     if matches[index] is None and taken.isdisjoint(numbers):
                         taken.update(numbers)
@@ -202,7 +215,7 @@ class TermMatcher:
             first, *others = words
             capitalized = first[:1].lower() + first[1:]
             return tuple(others) == phrase.words[1:] and phrase.words[0] in (first, capitalized)
-        if phrase.is_acronym or not all(map(self.target.are_forms, words, phrase.words)):
+        if phrase.is_acronym or not self.target.are_phrase_forms(words, phrase.words):
             return False
         pairs = zip(words, phrase.words, strict=True)
         return not term.case or all(word[0].isupper() or not wanted[0].isupper() for word, wanted in pairs)
@@ -210,24 +223,21 @@ class TermMatcher:
     def list_forms(self, occurrence: Occurrence) -> list[str]:
         """Return the texts that may stand for a term: as listed, and other forms of its words.
 
-        Those of another grammatical number than the source are left out, if it can be told and others are there.
+        Words have the grammatical number of the source, if it can be told and the table has such a form.
         """
         term, is_plural = occurrence.term, self.source.is_plural(occurrence.words)
-        forms = dict[str, None].fromkeys(term.targets)
-        for text in list(forms):
+        forms, listed = dict[str, None](), dict.fromkeys(occurrence.targets)
+        for text in () if term.keep else listed:
             spans = find_words(text)
-            inflected = [[text[slice(*span)], *self.target.list_forms(text[slice(*span)])] for span in spans]
-            for words in () if term.keep else product(*inflected):
+            inflected = self.target.inflect([text[slice(*span)] for span in spans], is_plural)
+            for words in islice(product(*inflected), _MOST_FORMS):
                 parts, position = [], 0
                 for span, word in zip(spans, words, strict=True):
                     parts += [text[position : span[0]], word]
                     position = span[1]
                 forms.setdefault("".join([*parts, text[position:]]))
-                if len(forms) >= _MOST_FORMS * len(term.targets):
-                    break
-        if is_plural is None:
-            return list(forms)
-        return [form for form in forms if self.target.can_have_number(_read_words(form)[1], is_plural)] or list(forms)
+        first = [text for text in listed if term.keep or text in forms]
+        return list(dict.fromkeys([*first, *forms]))
 
 
 def make_matcher(

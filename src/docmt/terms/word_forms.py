@@ -22,17 +22,37 @@ _PLURALS = {
 """Endings of the plural for words that are not base forms, and endings that do not tell."""
 _PARTICIPLES = {"es": "[ai]do$", "fr": "é$", "it": "[aiu]to$", "pt": "[ai]do$"}
 """Endings of participles, which may be nouns."""
-_NOUN_FIRST = {"es", "fr", "it"}
-"""Languages of the table of plurals whose phrases begin with their noun."""
-_VERBS = {
-    "de": (8, "e[lr]?n$", "(?-i:^[A-ZÄÖÜ])"),
-    **dict.fromkeys(("es", "fr", "it", "pt"), (20, "", "(é|[aiu][dt]o)$")),
+_JOINTS = {
+    "es": "a al con de del en para por sin",
+    "fr": "à au aux avec d de des du en l la le les par pour sans sur",
+    "it": "a al alla con d da dal dalla di del della dei delle in l per",
 }
-"""Of verbs: least number of forms in the table, ending of the base form, and beginnings or endings of other words."""
-_BEFORE_VERBS = (
-    "(please|i|we|you|they|he|she|it|who|must|should|would|could|can(not)?|might|will|shall|do not|(do|did|does)n['’]t)"
+"""Words of a phrase after which none changes, in languages whose phrases begin with their noun."""
+_FEMININE = {"es": ("a$", "as$"), "fr": ("e$", "es$"), "it": ("a$", "e$")}
+"""Endings of words of phrases that are feminine (or have one form), in the singular and in the plural."""
+_LAST_CHANGES = {"en"}
+"""Languages in which only the last word of a phrase changes."""
+_ADD_S = {"en": "[a-rt-wy]$", "es": "[aeo]$", "fr": "[a-rt-wyéèêïç]$", "pt": "[aeo]$"}
+"""Endings of nouns, which the table lacks, whose plural has an s."""
+_VERBS = {
+    "de": (8, "e[lr]?n$", "^[A-ZÄÖÜ]|e$"),
+    "es": (20, "r$", "[aeo]s?$"),
+    "fr": (20, "(r|re)$", "(es?|é|[iu]s?)$"),
+    "it": (20, "re$", "(?<!n)[aeio]$"),
+    "pt": (20, "r$", "[aeo]s?$"),
+}
+"""Of verbs: least number of forms in the table, ending of the infinitive, and of other forms that may be nouns."""
+_BEFORE_VERBS = re.compile(
+    r"(?<![\w'’])([Pp]lease|I|[Ww]e|[Tt]hey|[Hh]e|[Ss]he|[Ww]ho|(?:^|[.:;?!,(]\s|\b(?i:if|that|when|and|but|or|as)\s)"
+    r"(?:[Yy]ou|[Ii]t)|must|should|would|could|can(?:not|['’]t)?|might|will|shall|do not|(?:do|did|does)n['’]t"
+    r"|(?:want|wants|wanted|need|needs|needed|have|has|had|order|able|wish|plan|try) to)\s{1,9}$"
 )
 """English words between which and a noun another word stands."""
+_OBJECT = re.compile(r"\s{1,9}(the|an?|our|their|its|his|her|your|my|this|these|those|it|them|us|him|all|every)\b")
+"""English words that hardly ever follow a noun."""
+_TO = re.compile(r"(?<![\w'’])to\s{1,9}$", re.I)
+_BEFORE = 20
+"""Characters before a word that may show that it is a verb."""
 _VERB_FORMS = 4
 """Forms that the table has of English verbs, at least."""
 _BEGINNING = 6
@@ -62,6 +82,7 @@ class WordForms:
         """language: code; empty or unknown: words are compared by their endings."""
         self.language = primary_language(language)
         self._simplemma = _load_simplemma(self.language)
+        self._joints = frozenset(_JOINTS.get(self.language, "").split())
         self.lemma = lru_cache(maxsize=1 << 16)(self._find_lemma)
         self.is_known = lru_cache(maxsize=1 << 16)(self._is_known)
 
@@ -75,6 +96,8 @@ class WordForms:
         is_noun = self.language == "en" and word[-3:].casefold() == "ing"  # meeting, training: not a form of meet
         if self._simplemma is None or is_noun or not word.isalpha():
             return word.casefold()
+        if self.language != "de" and self._simplemma.is_known(lower := word.lower(), lang=self.language):
+            word = lower  # States is no name
         lemma: str = self._simplemma.lemmatize(word, lang=self.language)
         return lemma.casefold()
 
@@ -101,16 +124,44 @@ class WordForms:
         short, long = sorted((one.casefold(), other.casefold()), key=len)
         return len(short) >= _SHORTEST and len(long) - len(short) <= _MAX_ENDING and long.startswith(short)
 
+    def are_phrase_forms(self, words: Sequence[str], others: Sequence[str]) -> bool:
+        """Return whether the words of two phrases are forms of one another; prepositions and articles are the same."""
+        pairs = [(one.casefold(), other.casefold()) for one, other in zip(words, others, strict=True)]
+        return all(one == other or other not in self._joints for one, other in pairs) and all(
+            map(self.are_forms, words, others)
+        )
+
     def is_plural(self, words: Sequence[str]) -> bool | None:
         """Return whether one of the words of a term is in the plural; None if that cannot be told."""
         numbers = set(map(self._is_plural, words)) if self.has_table and self.language in _PLURALS else {None}
         return True if True in numbers else None if None in numbers else False
 
-    def can_have_number(self, words: Sequence[str], is_plural: bool) -> bool:
-        """Return whether the words of a term may be a plural, or else a singular: *partie prenantes* is neither."""
-        number = self.is_plural(words)
-        is_mixed = number and self.language in _NOUN_FIRST and self.is_plural(words[:1]) is False
-        return number in (is_plural, None) and not is_mixed
+    def inflect(self, words: Sequence[str], is_plural: bool | None) -> list[list[str]]:
+        """Return the forms that each word of a phrase may have, its own first, in one number (None: in any)."""
+        end = next((n for n, word in enumerate(words) if word.casefold() in self._joints), len(words))
+        start = len(words) - 1 if self.language in _LAST_CHANGES else 0
+        forms = [[word] for word in words]
+        for row in forms[start:end]:
+            (word,) = row
+            is_acronym = len(word) > 1 and word.isupper()
+            others = [] if is_acronym else self.list_forms(word)
+            row += [each[:1].upper() + each[1:] if word[:1].isupper() else each for each in others]
+        if is_plural is None or not self.has_table or self.language not in _PLURALS:
+            return forms
+        if self.language == "de":  # of its words, those in small letters follow the noun
+            forms = [[each for each in row if each.islower() == row[0].islower()] for row in forms]
+        agreeing = [[each for each in row if self._fits_number(each, is_plural)] or row[:1] for row in forms]
+        if not is_plural or len(words) == 1 or self.language not in _FEMININE:
+            return agreeing
+        one, several = map(re.compile, _FEMININE[self.language])  # the gender of a phrase is that of its noun
+        rows = zip(words, agreeing, strict=True)
+        return [
+            [form for form in row if bool(several.search(form)) == bool(one.search(word))] or row for word, row in rows
+        ]
+
+    def _fits_number(self, word: str, is_plural: bool) -> bool:
+        """Return whether a word may be a plural, or else a singular; adjectives of German may be both."""
+        return (self.language == "de" and word.islower()) or self._is_plural(word) in (is_plural, None)
 
     def _is_plural(self, word: str) -> bool | None:
         """Return whether a word has an ending of the plural; None if it may have."""
@@ -122,16 +173,30 @@ class WordForms:
 
     def is_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb and of nothing else, but for infinitives: *pouvoir* may be both."""
-        fewest, ending, unclear = _VERBS.get(self.language, (0, "", ""))
-        if not (fewest and self.is_known(word)) or re.search(unclear, word, re.I):
+        if not self.tells_verbs or not self.is_known(word):
             return False
-        lemma = self.lemma(word)
-        return bool(re.search(ending, lemma)) and len(self._by_lemma.get(lemma, ())) >= fewest
+        (fewest, ending, unclear), lemma = _VERBS[self.language], self.lemma(word)
+        is_clear = word.casefold() == lemma or not re.search(unclear, word)
+        return is_clear and bool(re.search(ending, lemma)) and len(self._by_lemma.get(lemma, ())) >= fewest
 
-    def is_verb_after(self, before: str, word: str) -> bool:
-        """Return whether an English word that may be a noun is a verb after a text: *report* after *we*."""
-        is_expected = self.language == "en" and re.search(rf"(?<![\w'’]){_BEFORE_VERBS}\s+$", before, re.I)
-        return bool(is_expected) and self.has_table and len(self._by_lemma.get(self.lemma(word), ())) >= _VERB_FORMS
+    @property
+    def tells_verbs(self) -> bool:
+        """Whether the table tells which forms are verbs."""
+        return self.has_table and self.language in _VERBS
+
+    def is_verb_between(self, word: str, before: str, after: str) -> bool:
+        """Return whether an English word that may be a noun is a verb in a sentence: *report* in *We report it*."""
+        start = before[-_BEFORE:]
+        is_expected = _BEFORE_VERBS.search(start) or (_TO.search(start) and _OBJECT.match(after))
+        return self.language == "en" and bool(is_expected) and self._can_be_verb(word)
+
+    def may_be_verb_before(self, word: str, after: str) -> bool:
+        """Return whether an English word may be a verb in a sentence because of what follows: *reports the loss*."""
+        return self.language == "en" and _OBJECT.match(after) is not None and self._can_be_verb(word)
+
+    def _can_be_verb(self, word: str) -> bool:
+        """Return whether an English word has the forms of a verb."""
+        return self.has_table and len(self._by_lemma.get(self.lemma(word), ())) >= _VERB_FORMS
 
     def list_forms(self, word: str) -> list[str]:
         """Return the other forms of a word that the table has, in lower case.
@@ -142,6 +207,8 @@ class WordForms:
         forms = [*self._by_lemma.get(lemma, []), *self._by_lemma.get(folded, [])] if self.has_table else []
         is_participle = lemma != folded and re.search(_PARTICIPLES.get(self.language, "(?!)"), folded)
         start = folded if is_participle else ""
+        if self.has_table and not self.is_known(word) and re.search(_ADD_S.get(self.language, "(?!)"), folded):
+            return [f"{word}s"]
         found = (form for form in forms if form != folded and form.startswith(start))
         return list(dict.fromkeys(form for form in found if self.lemma(form) in (lemma, folded)))
 
