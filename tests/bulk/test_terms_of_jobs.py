@@ -40,6 +40,7 @@ def test_rows_and_status_tell_what_became_of_terms(model, corpus, terms, tmp_pat
     assert "terms:" not in outcome.out + plain.out
 
 
+@pytest.mark.full
 def test_parquet_has_the_same_terms(model, corpus, terms, tmp_path):
     rows = [json.loads(line) for line in corpus.read_text().splitlines()]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
@@ -61,6 +62,7 @@ def test_folders_are_counted(model, terms, tmp_path):
     assert sum(read_counts(tmp_path / "job").values()) == 3
 
 
+@pytest.mark.full
 def test_a_resumed_and_a_broken_off_job_count_each_term_once(model, corpus, terms, tmp_path, monkeypatch):
     bulk(model, corpus, "-o", tmp_path / "whole", *terms)
     bulk(model, corpus, "-o", tmp_path / "job", *terms, "--shard", "1/3")

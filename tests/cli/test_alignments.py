@@ -29,6 +29,7 @@ def assert_aligned(record):
     assert len(targets) == len({tuple(target) for target in targets})
 
 
+@pytest.mark.full
 def test_translations_with_alignments(run, tmp_path):
     (tmp_path / "in.txt").write_text(TEXT)
     plain = rows(call("translate", run, tmp_path / "in.txt", "--format", "jsonl", *QUICK).out)

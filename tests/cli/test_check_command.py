@@ -44,6 +44,7 @@ def test_placeholders_by_patterns_of_the_user(tmp_path):
         assert "“@@A. b@@” not in the translation" in call(*options, "--protect", patterns).out
 
 
+@pytest.mark.full
 def test_translations_of_docmt(run, corpus, tmp_path):
     written = call("translate", run, corpus / "test.en", "--layout", "lines", "--format", "jsonl", "--beam", 1)
     (tmp_path / "t.jsonl").write_text(written.out)

@@ -125,6 +125,7 @@ def test_without_a_target_its_own_translation_is_looked_at(run, pair, tmp_path):
         assert one["entropy"] == pytest.approx(other["entropy"], abs=1e-5)
 
 
+@pytest.mark.full
 def test_attention_is_drawn_with_the_tokens(run, pair, tmp_path, drawing):
     outcome = call("inspect", run, *pair, "--figure", tmp_path / "maps.svg")
     assert outcome.status == 0

@@ -224,6 +224,7 @@ def test_what_is_refused(name, here):
     assert_one_sentence(outcome.err, message)
 
 
+@pytest.mark.full
 def test_an_interrupted_translation_goes_on_with_the_same_memory_only(here, monkeypatch):
     (here / "in.txt").write_text("\n".join(SENTENCES * 20) + "\n")
     (here / "other.tmx").write_text(TMX.replace("Merci !", "Merci à vous !"))

@@ -37,6 +37,7 @@ def moses_run(moses_store):
     return path
 
 
+@pytest.mark.full
 def test_prepared_ids_are_those_of_each_side(moses_store, corpus):
     from docmt.data import PreparedStore
     from docmt.documents import read_documents
@@ -53,6 +54,7 @@ def test_prepared_ids_are_those_of_each_side(moses_store, corpus):
             assert tokenizer.decode(ids[number], side) == sentence
 
 
+@pytest.mark.full
 def test_translate_score_and_evaluate(moses_run, corpus, tmp_path):
     outcome = call(
         "translate", moses_run, corpus / "test.en", "--input.layout", "lines", "-o", tmp_path / "out", *QUICK

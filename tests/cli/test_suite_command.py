@@ -77,6 +77,7 @@ def test_what_is_missing_or_wrong(run, suite):
     fails("probe", run, "--suite", suite, message=r"suite.jsonl: not an item of a known test set format")
 
 
+@pytest.mark.full
 def test_several_systems_and_test_sets(run, suite, asked, tmp_path):
     other = shutil.copytree(run / "model", tmp_path / "other")
     found, page = tmp_path / "found.json", tmp_path / "found.md"

@@ -16,6 +16,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("mode", get_args(TermMode))
 @pytest.mark.parametrize("additions", [2, 3])
+@pytest.mark.full
 def test_a_resumed_translation_has_the_report_of_a_whole_one(mode, additions, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "terms.tsv").write_text("programme\txylophone quantique\ncommittee\tcomité\nreport\trapport\n")

@@ -357,6 +357,7 @@ def test_damage_is_noticed(models, tmp_path, stop_after, changed):
         assert kept.read_bytes() == bytes_there
 
 
+@pytest.mark.full
 def test_only_the_same_is_gone_on_with(models, tmp_path, stop_after):
     source, output = tmp_path / "in.txt", tmp_path / "out"
     source.write_text(TEXT)

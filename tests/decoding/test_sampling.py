@@ -175,6 +175,7 @@ def test_the_command_line_draws_the_same_samples_again(tmp_path):
     assert targets["1"][0] != targets["1"][2]  # of equal sentences
 
 
+@pytest.mark.full
 def test_equal_documents_of_several_calls_have_samples_of_their_own(tmp_path, monkeypatch):
     model = save_tiny_model(tmp_path / "model")
     translator = Translator(model, device="cpu", search=SearchConfig(beam=1, sampling=True))

@@ -26,6 +26,7 @@ STREAMS = ["sentence", "group", "concat, keep prefix", "hierarchical"]
 
 
 @pytest.mark.parametrize("name", in_tiers([each for each in STREAMS if each in SYSTEMS], ["group"]))
+@pytest.mark.full
 def test_spans_end_with_whole_sentences_and_can_be_resumed(name):
     model = build(3, **{"instance_tokens": 16, "encoder_layers": 2, "decoder_layers": 2, **SYSTEMS[name]})
     config, options = split_settings({"beam": 2, "batch_tokens": 12, **SHORT_LIMITS})
@@ -118,6 +119,7 @@ def test_a_long_sentence_has_one_translation(translator):
             assert links and all(source[0] <= link.source[0] < link.source[1] <= source[1] for link in links)
 
 
+@pytest.mark.full
 def test_parts_and_resume_points_count_whole_sentences(translator):
     whole = translator.translate(TEXTS)
     parts = [part for group in translator.stream_parts(TEXTS, look_ahead=10) for part in group]

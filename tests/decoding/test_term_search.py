@@ -76,6 +76,7 @@ def test_a_term_that_would_spoil_its_sentence_is_refused_unless_required(transla
 
 
 @pytest.mark.parametrize("mode", ["prefer", "require"])
+@pytest.mark.full
 def test_each_term_is_searched_in_the_mode_of_its_own_glossary(translator, mode):
     document = docmt.Document.from_text(TEXT)
     glossary = Glossary.from_pairs({"programme": "xylophone quantique"}, translator.languages)
@@ -131,6 +132,7 @@ def test_terms_in_protected_text_alone_change_nothing(translator):
     assert str(made) == str(translator.translate(document))
 
 
+@pytest.mark.full
 def test_words_that_a_term_replaces_are_told_and_better_kept(translator, monkeypatch):
     document = docmt.Document.from_sentences(["The steering committee adopted the report."])
     modes = [use(translator, {"committee": "collège"}, mode) for mode in get_args(TermMode)]
@@ -218,6 +220,7 @@ def test_what_stands_before_a_term_agrees_with_it(translator, source, pairs, exp
         ("This small house is old.", {"house": "logis"}, "Ce petit logis est vieux."),  # not: logistique
     ],
 )
+@pytest.mark.full
 def test_the_rest_agrees_where_a_term_has_another_article(translator, text, pairs, expected, in_one_pass, monkeypatch):
     if translator.model.config.system != "sentence":
         pytest.skip("found for that model")

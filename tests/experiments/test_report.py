@@ -23,6 +23,7 @@ def write_and_read(plan, evaluation=GREEDY):
     return text, json.loads((plan.output / "small-cpu.json").read_text())
 
 
+@pytest.mark.full
 def test_the_table_has_the_scores(plan_of, copied):
     text, content = write_and_read(plan_of(copied))
     lines = text.splitlines()

@@ -179,6 +179,7 @@ def test_any_text_is_written_and_read_again(words):
 
 @NEEDS_FILES
 @pytest.mark.parametrize("path", find_files("epub"), ids=lambda path: path.name)
+@pytest.mark.full
 def test_real_books(path):
     data = path.read_bytes()
     file = read(data, path.name, ReadConfig())

@@ -235,6 +235,7 @@ def make_docx(path):
     return path.read_bytes()
 
 
+@pytest.mark.full
 def test_a_word_document_in_every_form(tmp_path):
     async def scenario():
         engine = FakeEngine(step=1)

@@ -54,6 +54,7 @@ async def read_result(jobs, id):
     return (await jobs.result(id, ""))[0].read_bytes()
 
 
+@pytest.mark.full
 def test_a_job_is_the_translation_of_the_translator(model, tmp_path):
     async def scenario():
         async with serving(model, tmp_path / "data") as jobs:

@@ -125,6 +125,7 @@ def test_a_glossary_of_windows_is_read_and_what_is_wrong_in_it_is_logged(models,
     assert f"{path}, line 3: skipped: 'cat' has no translation: give one, or mark it with keep" in caplog.messages
 
 
+@pytest.mark.full
 def test_each_text_has_its_terms(models, tmp_path):
     """Texts that meet have the terms of their requests, which win over those of the server, and of nobody else."""
     (tmp_path / "terms.tsv").write_text("committee\tcomité\nmeasure\tdisposition\n")

@@ -165,6 +165,7 @@ def test_entries_that_are_strange_and_fine(tmp_path):
         ]
 
 
+@pytest.mark.full
 def test_several_processes_change_one_store(tmp_path):
     """Each change is whole, also of a process that is killed, and none is lost."""
     code = (

@@ -80,6 +80,7 @@ def test_a_server_that_is_killed_twenty_times_ends_with_the_same_bytes(tmp_path,
     assert sorted(name for _, name in uninterrupted)[:2] == ["contents.json"] * 2
 
 
+@pytest.mark.full
 def test_what_a_killed_server_was_writing_is_swept(tmp_path, monkeypatch):
     """The file of a result; whether the client asks for it again or not."""
     data = tmp_path / "data"

@@ -35,6 +35,7 @@ def memory(tmp_path):
     return [str(tmp_path / "m.tmx")]
 
 
+@pytest.mark.full
 def test_jobs_and_texts_reuse_a_memory(model, memory, tmp_path):
     data, expected = tmp_path / "data", ["Anna a une lampe.", "Ici, pas cher du tout."]
 

@@ -107,6 +107,7 @@ def test_deepl_texts(server, guarded, translators):
         deepl.Translator("wrong", server_url=url).translate_text("It is.", target_lang="FR")
 
 
+@pytest.mark.full
 def test_deepl_documents(server, translators, tmp_path):
     deepl = pytest.importorskip("deepl")
     client = deepl.Translator("any", server_url=server, send_platform_info=False)

@@ -83,6 +83,7 @@ def test_a_reviewed_file_is_one_change_and_the_document_has_it(tmp_path, format)
 
 
 @pytest.mark.parametrize("format", ["xlf", "xlf12"])
+@pytest.mark.full
 def test_the_file_of_an_edited_document_changes_nothing_after_a_restart(tmp_path, format):
     with running_service(tmp_path / "data") as client:
         document = Document.translate(client, make_document())

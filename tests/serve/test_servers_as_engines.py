@@ -67,6 +67,7 @@ def test_texts_and_documents_are_translated_by_the_server_of_a_profile(tmp_path)
             assert status["engine"]["requests"] == 4 + len(fake.requests) - asked
 
 
+@pytest.mark.full
 def test_a_document_goes_on_when_the_server_is_back(tmp_path):
     is_gone = threading.Event()
 
@@ -136,6 +137,7 @@ def test_a_failed_sentence_has_its_cost_in_the_job(tmp_path):
             assert status["engine"]["requests"] == len(fake.requests) == 5
 
 
+@pytest.mark.full
 def test_texts_for_a_model_do_not_wait_for_a_second_search_by_a_slow_server(tmp_path):
     with serving_far_and_own(tmp_path) as (url, fake, may_answer):
         id = send(url, TEXT, model="far")

@@ -62,6 +62,7 @@ def test_documents_differ_and_have_five_to_ten_sentences(documents: list[Synthet
     assert all(len(item.document.source) == len(item.document.target) for item in documents)
 
 
+@pytest.mark.full
 def test_genders_are_balanced(pronouns: list[Pronoun]) -> None:
     counts = Counter(pronoun.gender for pronoun in pronouns)
     assert all(0.30 <= counts[gender] / len(pronouns) <= 0.37 for gender in Gender)

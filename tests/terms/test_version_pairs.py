@@ -134,6 +134,7 @@ def test_lists_of_json_are_paired_like_paragraphs(tmp_path):
     assert len(found) > 10 and all(target == translate(source) for source, target in found.items())
 
 
+@pytest.mark.full
 def test_long_files_are_paired_in_parts():
     texts = [row[0] for row in make_paragraphs(1_300, 8)]
     others = [translate(each) for each in [*texts[:400], *texts[401:900], "New one.", *texts[900:]]]

@@ -395,6 +395,7 @@ def test_linear_attention_starts_from_what_means_the_same(change, store, linear_
         initialize_from(TranslationModel(fit_model_config(config.model, store)), linear_run, store.tokenizer)
 
 
+@pytest.mark.full
 def test_gates_may_be_new(change, store, tmp_path):
     train(change(run=tmp_path / "plain", stop__max_steps=1, **LINEAR))
     gated = change(**LINEAR, model__linear=Linear(gate="average", gate_per="layer"))

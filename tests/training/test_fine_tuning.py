@@ -291,6 +291,7 @@ def in_tiers(variants):
 
 
 @pytest.mark.parametrize("settings", in_tiers([*SYSTEMS, {"precision": "bfloat16"}]), ids=name_of)
+@pytest.mark.full
 def test_layers_that_are_computed_again_give_the_same_numbers(
     change, drafted, sentence_run, settings, tmp_path, monkeypatch
 ):
