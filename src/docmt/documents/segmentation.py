@@ -23,7 +23,7 @@ from docmt.core.plain_text import BYTE_ORDER_MARK
 from docmt.core.settings import read_package_yaml
 from docmt.documents.columns import find_columns, is_row
 from docmt.documents.protected_text import find_protected
-from docmt.documents.words import has_letters, has_words, is_symbol
+from docmt.documents.words import has_letters, has_words, is_symbol, strip_span
 
 _TABLES = read_package_yaml(__package__, "abbreviations.yaml")
 _STARTERS = {language: frozenset(words.split()) for language, words in _TABLES.pop("starters").items()}
@@ -185,10 +185,8 @@ def sentence_spans(
             cell = text[cell_start:cell_end]
             start = 0
             for end in _find_boundaries(cell, language, protect):
-                piece = cell[start:end]
-                if has_words(piece):
-                    first = cell_start + start + len(piece) - len(piece.lstrip())
-                    spans.append((first, first + len(piece.strip())))
+                if has_words(cell[start:end]):
+                    spans.append(strip_span(text, cell_start + start, cell_start + end))
                 start = end
     return spans
 

@@ -28,6 +28,12 @@ PLAIN_CHARACTERS = (
 _PLAIN = str.maketrans(PLAIN_CHARACTERS)
 
 
+def strip_span(text: str, start: int, end: int, characters: str | None = None) -> Span:
+    """Return a span of a text without white space, or these characters, at its ends."""
+    raw = text[start:end]
+    return start + len(raw) - len(raw.lstrip(characters)), end - len(raw) + len(raw.rstrip(characters))
+
+
 def has_words(text: str) -> bool:
     """Return whether the text has a letter or a digit."""
     return any(map(str.isalnum, text))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
-from docmt.documents.words import has_letters
+from docmt.documents.words import has_letters, strip_span
 from docmt.formats.html_pages import read as read_html
 from docmt.formats.html_pages import read_xhtml
 from docmt.formats.language_codes import is_right_to_left, primary_language
@@ -109,7 +109,6 @@ class _TextElements(UnitFile):
         self._source = primary_language(config.source_language)
         self._patched = PatchedText(file.text)
         for element in elements:
-            raw = file.text[element.inner_start : element.inner_end]
             text = COLLAPSIBLE.sub(" ", element.text()).strip()
             language = primary_language(element.attributes.get("xml:lang", ""))
             if not has_letters(text) or element.elements:
@@ -119,9 +118,8 @@ class _TextElements(UnitFile):
             elif _name(element) == "description" and _TAG.search(text):
                 self.skip("descriptions with markup", text)
             elif not self.skip_of_program(text):
-                start = element.inner_start + len(raw) - len(raw.lstrip())
-                index = self.add_unit(Unit(text, id=element.tag))
-                self._patched.add(start, start + len(raw.strip()), index, escape_text)
+                start, end = strip_span(file.text, element.inner_start, element.inner_end)
+                self._patched.add(start, end, self.add_unit(Unit(text, id=element.tag)), escape_text)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. language: see `UnitFile`."""

@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise, permutations
 from typing import Literal, NamedTuple
 
 from docmt.documents.columns import TAG_SIGN, find_template_tags
-from docmt.documents.words import has_letters, has_words
+from docmt.documents.words import has_letters, has_words, strip_span
 from docmt.formats.html_elements import (
     BLOCKS,
     CAN_COPY,
@@ -401,7 +401,7 @@ class MarkupFile(UnitFile):
             if not attribute.quote:
                 self._unquoted.append((attribute.start, attribute.end, index))
                 continue
-            start, end = _strip(self._text, attribute.start, attribute.end)
+            start, end = strip_span(self._text, attribute.start, attribute.end, _SPACES)
             is_text = attribute.quote == ">"
             escape = self._escape if is_text else partial(self._escape_value, quote=attribute.quote)
             self._patched.add(start, end, index, escape)
@@ -418,8 +418,8 @@ class MarkupFile(UnitFile):
             if item.kind == "single" or item.value.strip(_SPACES) or (index in partners and item.kind != "text")
         ]
         first, last = inner[0], inner[-1]
-        start, _ = _strip(self._text, items[first].start, items[first].end)
-        _, end = _strip(self._text, items[last].start, items[last].end)
+        start, _ = strip_span(self._text, items[first].start, items[first].end, _SPACES)
+        _, end = strip_span(self._text, items[last].start, items[last].end, _SPACES)
         for item in items:
             self.skip(item.reason if item.reason != "code" else "", item.value)
         unit, nested = self._build(items, range(first, last + 1), partners, end)
@@ -441,7 +441,7 @@ class MarkupFile(UnitFile):
                 continue
             if item.kind == "single" and has_space:
                 # The unit's text has no second space for that after the code.
-                last = min(end, last + _count_spaces(self._text, last))
+                last = end - len(self._text[last:end].lstrip(_SPACES))
             content = self._text[item.start : last]
             if item.name in READINGS and not item.has_patches:
                 builder.add_reading(id, content)
@@ -456,19 +456,6 @@ class MarkupFile(UnitFile):
             else:
                 builder.close(id, content)
         return builder.finish(), nested
-
-
-def _strip(text: str, start: int, end: int) -> Span:
-    """Return the span without white space at its ends."""
-    raw = text[start:end]
-    return start + len(raw) - len(raw.lstrip(_SPACES)), end - len(raw) + len(raw.rstrip(_SPACES))
-
-
-def _count_spaces(text: str, start: int) -> int:
-    end = start
-    while text[end : end + 1] in _SPACES and end < len(text):
-        end += 1
-    return end - start
 
 
 def _match_pairs(items: Sequence[_Item]) -> dict[int, int]:

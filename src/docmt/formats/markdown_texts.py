@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from docmt.documents.segmentation import find_fence_end
-from docmt.documents.words import has_letters
+from docmt.documents.words import has_letters, strip_span
 from docmt.formats.front_matter import FrontString, find_front_strings
 from docmt.formats.markdown_inline import (
     escape_cell,
@@ -289,9 +289,8 @@ class _Reader:
                 continue
             marks = _MARKS.match(line)
             for cell in _CELL.finditer(line, marks.end() if marks else 0):
-                inner = cell[0].strip()
-                begin = match.start() + cell.start() + len(cell[0]) - len(cell[0].lstrip())
-                self._add([(begin, begin + len(inner))], escape_cell)
+                span = strip_span(self._text, match.start() + cell.start(), match.start() + cell.end())
+                self._add([span], escape_cell)
 
     def _add(self, lines: Sequence[Span], escape: Callable[[str], str] = escape_inline) -> None:
         """Add the unit of a paragraph, and those of its images' texts."""
