@@ -18,7 +18,7 @@ from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_li
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import space_words
 from docmt.formats.units import Unit, UnitFile
-from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, set_attribute
+from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, find_value, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
 _SCHEMAS = {
@@ -213,13 +213,11 @@ class OfficeFile(UnitFile):
         value = element.attributes.get(name, "")
         if not has_letters(value) or _FILE_NAME.fullmatch(value):
             return []
-        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition(':')[2]}" if ":" in name else name
-        start, end, _ = set_attribute(part.file, element, tag, value)
 
         def escape(text: str) -> str:
             return escape_attribute(value if limit and len(text) > limit else text)
 
-        return [self.add_text(part, (start + 1, end - 1), Unit(value), escape, equal=equal)]
+        return [self.add_text(part, find_value(part.file, element, name), Unit(value), escape, equal=equal)]
 
     def add_properties(self) -> None:
         """Add title, subject and description of the document."""
@@ -326,7 +324,7 @@ class OfficeFile(UnitFile):
         """Add the paragraphs of DrawingML, and texts about shapes. Fallbacks repeat what is before them."""
         indices: list[int] = []
         for element in find_outer(part.file.root, ("a:p", shape, *LINKS), ("a:p",)):
-            equal = indices if element.has_ancestor("mc:Fallback") else ()
+            equal = indices if element.is_within("mc:Fallback") else ()
             if element.name == "a:p":
                 indices += self.read_drawing_paragraph(part, element, equal)
                 continue

@@ -17,7 +17,7 @@ from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, is_code_style
-from docmt.formats.xml_tree import Element, Text, XmlFile, escape_attribute, escape_text, set_attribute
+from docmt.formats.xml_tree import Element, Text, XmlFile, escape_attribute, escape_text, find_value, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
 _URI = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
@@ -217,9 +217,7 @@ class _PartReader:
 
     def _add_attribute(self, element: Element, name: str, index: int) -> None:
         """Add an attribute, which has the prefix of its element, with a unit."""
-        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition(':')[2]}"
-        start, end, _ = set_attribute(self._part.file, element, tag, element.attributes[name])
-        self._part.text.add(start + 1, end - 1, index, escape_attribute)
+        self._part.text.add(*find_value(self._part.file, element, name), index, escape_attribute)
 
     def add_plain(self, element: Element) -> None:
         """Add an element that holds text only."""

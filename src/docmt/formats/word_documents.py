@@ -285,7 +285,7 @@ class _StoryReader:
         indices = list(equal)
         for each in find_outer(element, _HOLDERS, ("w:p", "a:p")):
             # Only the fallback of a drawing repeats paragraphs; alternative texts are repeated within the drawing.
-            repeated = indices if each.has_ancestor("mc:Fallback") else ()
+            repeated = indices if each.is_within("mc:Fallback") else ()
             if each.name == "w:p":
                 indices += self._read_paragraph(each, repeated)
                 continue

@@ -176,7 +176,7 @@ class Workbook(OfficeFile):
 
     def _add_string(self, part: OfficePart, item: Element, is_cell: bool = True) -> None:
         """Add a rich or plain string (CT_Rst). is_cell: whether it may be an identifier or a header."""
-        text = _unescape("".join(each.text() for each in item.iter("x:t") if not each.has_ancestor("x:rPh")))
+        text = _unescape("".join(each.text() for each in item.iter("x:t") if not each.is_within("x:rPh")))
         if not self._is_translated(text, is_cell):
             return
         span = (item.inner_start, item.inner_end)
@@ -285,7 +285,7 @@ class ChartedFile(OfficeFile):
             part = self.open_part(name)
             indices: list[int] = []
             for value in part.file.root.iter("c:v", "cx:v", "cx:pt"):
-                if not (value.has_ancestor("c:numCache") or _IDENTIFIER.fullmatch(value.text().strip())):
+                if not (value.is_within("c:numCache") or _IDENTIFIER.fullmatch(value.text().strip())):
                     indices += self.add_element_text(part, value, indices)
             for _, kind, target in self.read_relationships(name):
                 if kind == "package":

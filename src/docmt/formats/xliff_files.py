@@ -93,14 +93,12 @@ class XliffFile(UnitFile):
         stated = {id(each): each.attributes for each in self._language_elements()}
         pairs = []
         for entry in self._entries:
-            element: Element | None = entry.element
-            while element and id(element) not in stated:
-                element = element.parent
-            source, target = (stated[id(element)].get(name, "") if element else "" for name in names)
+            attributes = next((stated[id(each)] for each in entry.element.lineage() if id(each) in stated), {})
+            languages = attributes.get(names[0], ""), attributes.get(names[1], "")
             for segment in entry.segments:
                 sides = [self._read_unit(each) if each else Unit("") for each in (segment.source, segment.target)]
                 if sides[1].text.strip() and (sides[0] != sides[1] or segment.states.get("state")):
-                    pairs.append(UnitPair(sides[0], sides[1], segment.states, (source, target)))
+                    pairs.append(UnitPair(sides[0], sides[1], segment.states, languages))
         return pairs
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
@@ -196,10 +194,8 @@ class XliffFile(UnitFile):
         """Return why no segment of a unit is translated, or an empty text."""
         if unit.attributes.get("approved") == "yes":
             return "approved segments"
-        element: Element | None = unit
-        while element and "translate" not in element.attributes:
-            element = element.parent
-        return 'translate="no"' if element and element.attributes["translate"] == "no" else ""
+        values = (each.attributes["translate"] for each in unit.lineage() if "translate" in each.attributes)
+        return 'translate="no"' if next(values, "") == "no" else ""
 
     def _find_reason_of_segment(self, states: Mapping[str, str], source: Element, target: Element | None) -> str:
         """Return why a segment is not translated, or an empty text. Without a state, a copy of the source is none."""

@@ -92,12 +92,16 @@ class Element:
                 yield element
             stack += reversed(element.elements)
 
-    def has_ancestor(self, name: str) -> bool:
-        """Return whether an element of this name encloses it."""
-        parent = self.parent
-        while parent is not None and parent.name != name:
-            parent = parent.parent
-        return parent is not None
+    def lineage(self) -> Iterator[Element]:
+        """Yield the element, its parent, the parent of that, and so on."""
+        element: Element | None = self
+        while element is not None:
+            yield element
+            element = element.parent
+
+    def is_within(self, name: str) -> bool:
+        """Return whether the element has this name, or one of this name encloses it."""
+        return any(each.name == name for each in self.lineage())
 
     def text(self) -> str:
         """Return all characters in it."""
@@ -159,6 +163,13 @@ def set_attribute(file: XmlFile, element: Element, tag: str, value: str) -> tupl
             return element.start + match.start(2), element.start + match.end(2), quote_attribute(value)
     position = element.start + 1 + len(element.tag)
     return position, position, f" {tag}={quote_attribute(value)}"
+
+
+def find_value(file: XmlFile, element: Element, name: str) -> tuple[int, int]:
+    """Return the span of the value of an attribute. name: with a prefix if it has that of the element."""
+    tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition(':')[2]}" if ":" in name else name
+    start, end, _ = set_attribute(file, element, tag, "")
+    return start + 1, end - 1
 
 
 def _detect_encoding(data: bytes) -> tuple[bytes, str]:
