@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
@@ -62,17 +61,6 @@ _IDENTIFIER = re.compile(r"(?=.*[\d_])\S+")
 _STRING_VALUE = re.compile(r"\s[^\s=]*:string-value\s*=\s*(?:\"[^\"]*\"|'[^']*')")
 
 
-@dataclass
-class _Part:
-    """An XML file of the package."""
-
-    name: str
-    file: XmlFile
-    text: PatchedText
-    string_values: list[tuple[int, int, list[int]]] = field(default_factory=list)
-    """span of the attribute that repeats the text of a cell, and the units of the cell"""
-
-
 class OpenDocumentFile(UnitFile):
     """An odt, odp or ods file."""
 
@@ -86,18 +74,18 @@ class OpenDocumentFile(UnitFile):
         content = self._parse("content.xml")
         styles, meta = (self._parse(name) if name in self._package else None for name in ("styles.xml", "meta.xml"))
         if meta:
-            reader = self._add_part("meta.xml", meta, [])
+            part = self._add_part("meta.xml", meta, [])
             for element in meta.root.iter("dc:title", "dc:subject", "dc:description"):
                 if not self.skip_of_program(element.text()):
-                    reader.add_plain(element)
+                    part.add_plain(element)
         self._add_part("content.xml", content, [styles.root, content.root] if styles else [content.root]).read()
         if styles:
             self._add_part("styles.xml", styles, [styles.root]).read()
 
-    def _add_part(self, name: str, file: XmlFile, styles: Sequence[Element]) -> _PartReader:
-        """Add a part. Return its reader. styles: elements that hold the styles of its texts."""
-        self._parts.append(_Part(name, file, PatchedText(file.text)))
-        return _PartReader(self, self._parts[-1], _Styles(styles))
+    def _add_part(self, name: str, file: XmlFile, styles: Sequence[Element]) -> _Part:
+        """Return a part, which is added. styles: elements that hold the styles of its texts."""
+        self._parts.append(_Part(self, name, file, _Styles(styles)))
+        return self._parts[-1]
 
     def read_object(self, folder: str, reference: str) -> None:
         """Read an embedded object once. folder: that of the part which refers to it."""
@@ -130,24 +118,24 @@ def read(data: bytes, path: str, config: ReadConfig) -> OpenDocumentFile:
     return OpenDocumentFile(data, path)
 
 
-class _PartReader:
-    """Reader of the units of one part."""
+class _Part:
+    """An XML file of the package, which reads its units."""
 
-    def __init__(self, document: OpenDocumentFile, part: _Part, styles: _Styles) -> None:
-        self._document, self._part, self._styles = document, part, styles
-        body = part.file.root.find("office:body")
+    def __init__(self, document: OpenDocumentFile, name: str, file: XmlFile, styles: _Styles) -> None:
+        self.name, self.file, self.text = name, file, PatchedText(file.text)
+        self.string_values: list[tuple[int, int, list[int]]] = []
+        """span of the attribute that repeats the text of a cell, and the units of the cell"""
+        self._document, self._styles = document, styles
+        body = file.root.find("office:body")
         kinds = [element.name for element in body.elements] if body is not None else []
         self._is_sheet = any(kind in _SHEETS for kind in kinds)
         self._is_chart = "office:chart" in kinds
-        prefix = _find_prefix(part.file, "text")
-        self._escape = _make_escape(f"{prefix}:" if prefix else "")
 
     def read(self) -> None:
         """Read all units."""
-        root = self._part.file.root
-        self._walk(root, is_master=False)
+        self._walk(self.file.root, is_master=False)
         units = {unit.text: number for number, unit in enumerate(self._document.units) if not unit.codes}
-        for element in root.iter():
+        for element in self.file.root.iter():
             for name, value in element.attributes.items():
                 self._document.skip(_LEFT.get(name, ""), value)
             if element.name in _TEXT_FIELDS:
@@ -183,7 +171,7 @@ class _PartReader:
             if has_letters(value := element.attributes.get(label, "")):
                 self._add_attribute(element, label, self._document.add_unit(Unit(value)))
         if name == "draw:object" and "xlink:href" in element.attributes:
-            self._document.read_object(self._part.name.rpartition("/")[0], element.attributes["xlink:href"])
+            self._document.read_object(self.name.rpartition("/")[0], element.attributes["xlink:href"])
         is_master = is_master or name in ("style:master-page", "style:handout-master")
         for child in element.elements:
             self._walk(child, is_master)
@@ -211,32 +199,32 @@ class _PartReader:
                 indices += self._add_paragraph(child)
                 for inner in child.elements:
                     self._walk(inner, is_master)
-        match = _STRING_VALUE.search(self._part.file.text, cell.start, cell.inner_start)
+        match = _STRING_VALUE.search(self.file.text, cell.start, cell.inner_start)
         if match and indices:
-            self._part.string_values.append((match.start(), match.end(), indices))
+            self.string_values.append((match.start(), match.end(), indices))
 
     def _add_attribute(self, element: Element, name: str, index: int) -> None:
         """Add an attribute, which has the prefix of its element, with a unit."""
-        self._part.text.add(*find_value(self._part.file, element, name), index, escape_attribute)
+        self.text.add(*find_value(self.file, element, name), index, escape_attribute)
 
     def add_plain(self, element: Element) -> None:
         """Add an element that holds text only."""
         if not element.elements and has_letters(element.text()):
             index = self._document.add_unit(Unit(element.text()))
-            self._part.text.add(element.inner_start, element.inner_end, index, escape_text)
+            self.text.add(element.inner_start, element.inner_end, index, escape_text)
 
     def _add_paragraph(self, element: Element) -> list[int]:
         """Add a paragraph. Return the index of its unit, if there is anything to translate."""
         if self._styles.is_code("paragraph", element.attributes.get("text:style-name", "")):
             self._document.skip("code", element.text())
             return []
-        inline = _InlineReader(self._document, self._part.file, self._styles)
+        inline = _InlineReader(self._document, self.file, self._styles)
         inline.add(element.children)
         unit = inline.builder.finish()
         if not has_letters(unit.text):
             return []
         index = self._document.add_unit(unit)
-        self._part.text.add(element.inner_start, element.inner_end, index, self._escape, inline.nested)
+        self.text.add(element.inner_start, element.inner_end, index, _make_escape(element.tag[:-1]), inline.nested)
         return [index]
 
 
@@ -341,7 +329,7 @@ def _refuse_cell(cell: Element) -> str:
 
 
 def _make_escape(prefix: str) -> Callable[[str], str]:
-    """Return the function that writes text in a paragraph, where white space collapses."""
+    """Return the function that writes text in a paragraph, where white space collapses. prefix: of its tag."""
     tags = {"\t": f"<{prefix}tab/>", "\n": f"<{prefix}line-break/>"}
 
     def replace(match: re.Match[str]) -> str:
