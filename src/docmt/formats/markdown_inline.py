@@ -299,16 +299,13 @@ class _Writer:
 
     def write(self, id: str) -> Inline:
         """Return the unit, and what is translated within its codes."""
-        index = 0
-        while index < len(self._items):
-            item = self._items[index]
-            if item.kind == "open" and item.partner >= 0 and self._source[item.start] in "!^":
-                end = self._items[item.partner]
-                self._add_image(item, end)
-                index = item.partner
-            else:
-                self._add(index, item)
-            index += 1
+        last = -1  # item of the last image
+        for index, item in enumerate(self._items):
+            if index > last and item.kind == "open" and item.partner >= 0 and self._source[item.start] in "!^":
+                self._add_image(item, self._items[item.partner])
+                last = item.partner
+            elif index > last:
+                self._add(item)
         return Inline(self._builder.finish(id), self._nested, self._alts, self._titles)
 
     def _add_image(self, item: _Item, end: _Item) -> None:
@@ -331,7 +328,7 @@ class _Writer:
     def _name(self) -> str:
         return str(self._builder.code_count + 1)
 
-    def _add(self, index: int, item: _Item) -> None:
+    def _add(self, item: _Item) -> None:
         content = self._source[item.start : item.end]
         if item.kind not in ("text", "hard"):
             content = content.replace("\n", SPACE)  # codes are on one line, as the text is

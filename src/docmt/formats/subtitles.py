@@ -297,22 +297,17 @@ def _find_tokens(text: str, start: int, end: int, is_vtt: bool, whole: Collectio
 
 def _add_tag(tokens: list[_Token], opened: list[int], match: re.Match[str]) -> None:
     """Add a line break or a tag, and join it to the tag that it ends. opened: indices of tags that are not ended."""
-    groups = match.groupdict()
+    groups, index = match.groupdict(), len(tokens)
+    kind = "line" if groups["line"] else "reading" if groups["reading"] else "single"
     name = (groups["name"] or groups.get("style") or "").lower()
-    index = len(tokens)
-    if not name:
-        kind = "line" if groups["line"] else "reading" if groups["reading"] else "single"
-        tokens.append(_Token(*match.span(), kind))
-    elif not (groups["end"] or groups.get("on") == "0"):
-        tokens.append(_Token(*match.span(), "single", name))
+    tokens.append(_Token(*match.span(), kind, name))
+    start = next((other for other in reversed(opened) if tokens[other].name == name), None)
+    if name and not (groups["end"] or groups.get("on") == "0"):
         opened.append(index)
-    else:
-        tokens.append(_Token(*match.span(), "single", name))
-        start = next((other for other in reversed(opened) if tokens[other].name == name), None)
-        if start is not None:
-            del opened[opened.index(start) :]
-            tokens[start] = replace(tokens[start], kind="open", partner=index)
-            tokens[index] = replace(tokens[index], kind="close", partner=start)
+    elif start is not None:
+        del opened[opened.index(start) :]
+        tokens[start] = replace(tokens[start], kind="open", partner=index)
+        tokens[index] = replace(tokens[index], kind="close", partner=start)
 
 
 def _find_edges(tokens: Sequence[_Token]) -> tuple[int, int]:
