@@ -28,7 +28,6 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -157,10 +156,8 @@ def is_jsonl(path: Path | str) -> bool:
     """Return whether a corpus is JSONL, by its name or, for a regular file, by its first line."""
     if has_jsonl_name(path):
         return True
-    if not Path(path).is_file():
-        return False
-    lines = (line for _, line in islice(read_lines(path), 1))
-    return any(starts_like_jsonl(line) for line in lines)
+    _, line = next(read_lines(path), (0, "")) if Path(path).is_file() else (0, "")
+    return starts_like_jsonl(line)
 
 
 def check_known(path: Path | str, more: str = "") -> None:

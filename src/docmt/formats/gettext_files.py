@@ -256,8 +256,7 @@ class GettextFile(UnitFile):
         for name, index in message.targets.items():
             source = fields["msgid"].value
             if index is not None:
-                is_new = units[index] != self.units[index]
-                unit = tidy_pieces(self.units[index], units[index]) if is_new else units[index]
+                unit = tidy_pieces(self.units[index], units[index])
                 text = separate_words(unit, message.markup) if message.markup else unit.render()
             elif name in fields and fields[name].value:
                 continue

@@ -332,14 +332,12 @@ class _Writer:
         content = self._source[item.start : item.end]
         if item.kind not in ("text", "hard"):
             content = content.replace("\n", SPACE)  # codes are on one line, as the text is
-        if item.kind == "text":
+        if item.kind in ("text", "soft"):
             self._builder.add_text(content)
         elif item.kind == "escape":
             self._builder.add_text(content[1])
         elif item.kind == "entity":
             self._builder.add_text(html.unescape(content))
-        elif item.kind == "soft":
-            self._builder.add_text(SPACE)
         elif item.kind == "hard":
             number = self._source.count("\n", 0, item.start)
             self._builder.add_alone(self._name(), self._breaks[number], is_space=True)

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from docmt.documents.segmentation import find_fence_end
@@ -294,9 +294,7 @@ class _Reader:
         inline = read_inline_markdown(source, self._labels, breaks, id, is_cell=escape == escape_cell)
         for code in inline.unit.codes:
             self._report_attributes(code.content if code.id not in inline.nested else "")
-        starts = [0]
-        for part in parts:
-            starts.append(starts[-1] + len(part))
+        starts = list(accumulate(map(len, parts), initial=0))
 
         def locate(position: int) -> int:
             index = min(bisect_right(starts, position) - 1, len(lines) - 1)
