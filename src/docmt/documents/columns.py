@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from docmt.core.settings import read_package_yaml
-from docmt.documents.words import Span
+from docmt.documents.words import Span, complement_spans
 
 _SPACE = "[ \u00a0\u2000-\u200a\u202f\u205f\u3000]"
 _DOTS = r"(?:[.…][ ]?)"
@@ -54,8 +54,7 @@ def find_columns(line: str) -> list[Span]:
     gaps = gaps or _find_steps(line)
     if line.startswith("|") and line.endswith("|"):  # a row of a table, perhaps without spaces
         gaps = [match.span() for match in re.finditer(r"\|", line)]
-    borders = [0, *(border for gap in gaps for border in gap), len(line)]
-    return list(zip(borders[::2], borders[1::2], strict=True))
+    return complement_spans(gaps, len(line))
 
 
 def pass_marks(text: str, position: int) -> int:

@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from docmt.documents import sentence_spans
 from docmt.documents.columns import find_blocks
-from docmt.documents.words import Span, has_letters, is_symbol
+from docmt.documents.words import Span, complement_spans, has_letters, is_symbol
 from docmt.formats.placeholders import find_placeholders, is_readable, tidy_pieces
 from docmt.formats.projection import Passage, find_enclosing_codes, project_codes
 from docmt.formats.units import SPACE, Code, Unit, find_line_spans
@@ -227,8 +227,7 @@ def _read(unit: Unit, indices: Sequence[int]) -> ReadableUnit:
 
 def _cut(text: str, spans: Sequence[Span]) -> str:
     """Return a text without these characters."""
-    parts = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
-    return "".join(text[start:end] for start, end in parts)
+    return "".join(text[start:end] for start, end in complement_spans(spans, len(text)))
 
 
 def _find_spaces(text: str, start: int, end: int) -> tuple[bool, bool]:
