@@ -27,12 +27,11 @@ from docmt.formats.bilingual_files import (
 from docmt.formats.language_codes import format_language_tag
 from docmt.formats.placeholders import is_placeholder
 from docmt.formats.units import Code, Unit, match_codes
-from docmt.formats.xliff_files import read_states
+from docmt.formats.xliff_files import LANGUAGES, ROOT, read_states
 from docmt.formats.xml_tree import ILLEGAL, Element, Text, XmlFile, escape_text, quote_attribute
 
 _CORE = "urn:oasis:names:tc:xliff:document:2.0"
 _METADATA = "urn:oasis:names:tc:xliff:metadata:2.0"
-_ROOT = re.compile(r"(?:\{urn:oasis:names:tc:xliff:document:([12])\.\d\})?xliff")
 _NAME = re.compile(r"([cde])(\d{1,9})(-\d+)?")
 XliffVersion = Literal["2.1", "1.2"]
 _HEADS: Mapping[XliffVersion, str] = {
@@ -330,14 +329,14 @@ def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTarg
     Raises DocmtError for other files.
     """
     file = XmlFile(data, path)
-    match, core = _ROOT.fullmatch(file.root.name), file.root.name.removesuffix("xliff")
+    match, core = ROOT.fullmatch(file.root.name), file.root.name.removesuffix("xliff")
     files = [each for each in file.root.elements if each.name == f"{core}file"]
     version = (match[1] or "1") if match else "none"
     if version not in versions or len(files) != 1:
         name = "an XLIFF file" if "1" in versions else "an XLIFF 2 file"
         raise DocmtError(f"{path} is not {name} with one <file>. Write one with docmt extract.")
     is_old = version == "1"
-    head, names = (files[0], ("source-language", "target-language")) if is_old else (file.root, ("srcLang", "trgLang"))
+    head, names = files[0] if is_old else file.root, LANGUAGES[is_old]
     metas = {meta.attributes.get("type"): meta.text() for meta in files[0].iter(f"{{{_METADATA}}}meta")}
     units: dict[str, XliffUnit] = {}
     ids: set[str] = set()

@@ -20,7 +20,8 @@ from docmt.formats.placeholders import find_letters_beside, hide_placeholders, i
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, UnitPair
 from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
 
-_URI = re.compile(r"(?:\{(?:urn:oasis:names:tc:xliff:document:(\d)\.\d)\})?xliff")
+ROOT = re.compile(r"(?:\{urn:oasis:names:tc:xliff:document:(\d)\.\d\})?xliff")
+"""Name of the root, with the version."""
 _NEW_STATES = frozenset(["new", "needs-translation", "initial"])
 _EDITED = re.compile("(?i)\\w*edited|rejected")
 """Values of `status` of a segment that somebody has written, but not finished."""
@@ -33,7 +34,7 @@ _FINISHED = {
 """Attributes by which people finish a segment, and their values: of Phrase (`m:confirmed`), SDL Trados (`conf`), memoQ
 (`mq:status`), and of several tools (`locked`). Such a segment stays even if it is empty or equal to the source."""
 _FINISHED_REASONS = ("locked segments", "confirmed segments")
-_LANGUAGES = ("srcLang", "trgLang"), ("source-language", "target-language")
+LANGUAGES = ("srcLang", "trgLang"), ("source-language", "target-language")
 """Attributes of XLIFF 2 and 1."""
 _STARTS = {"sc": ("id",), "sm": ("id",), "bx": ("rid", "id"), "bpt": ("rid", "id")}
 _ENDS = {"ec": ("startRef", "id"), "em": ("startRef",), "ex": ("rid", "id"), "ept": ("rid", "id")}
@@ -78,7 +79,7 @@ class XliffFile(UnitFile):
         super().__init__()
         self._data, self._protect = data, config.patterns
         self._file = XmlFile(data, path)
-        match = _URI.fullmatch(self._file.root.name)
+        match = ROOT.fullmatch(self._file.root.name)
         if not match:
             raise DocmtError(f"{path} is not an XLIFF file: its root is <{self._file.root.tag}>.")
         self._core = self._file.root.name.removesuffix("xliff")
@@ -89,7 +90,7 @@ class XliffFile(UnitFile):
 
     def list_pairs(self) -> list[UnitPair]:
         """See `UnitFile`. Segments that only have a copy of the source, and no state, have no translation."""
-        names = _LANGUAGES[self._is_old]
+        names = LANGUAGES[self._is_old]
         stated = {id(each): each.attributes for each in self._language_elements()}
         pairs = []
         for entry in self._entries:
@@ -120,7 +121,7 @@ class XliffFile(UnitFile):
         if not replacements:
             return self._data
         if language:
-            name = "target-language" if self._is_old else "trgLang"
+            _, name = LANGUAGES[self._is_old]
             replacements += [
                 set_attribute(self._file, element, name, format_language_tag(language))
                 for element in self._language_elements()
@@ -139,7 +140,7 @@ class XliffFile(UnitFile):
         return list(self._find_all("file")) if self._is_old else [self._file.root]
 
     def _check_languages(self, config: ReadConfig) -> None:
-        sides = ("source", "target"), _LANGUAGES[self._is_old], (config.source_language, config.target_language)
+        sides = ("source", "target"), LANGUAGES[self._is_old], (config.source_language, config.target_language)
         for element in self._language_elements():
             for side, name, language in zip(*sides, strict=True):
                 stated = element.attributes.get(name, "")
