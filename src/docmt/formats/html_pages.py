@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from html import escape, unescape
 
@@ -103,11 +104,9 @@ def _find_encoding(data: bytes, path: str) -> tuple[bytes, str]:
     match = _CHARSET.search(head) or _XML_ENCODING.match(head)
     label = match[1].decode("latin-1").lower() if match else "utf-8"
     encoding = _ENCODINGS.get(label, label)
-    try:
+    with suppress(LookupError):
         if _LABEL.match(encoding):
             return b"", codecs.lookup(encoding).name
-    except LookupError:
-        pass
     raise DocmtError(f"{path}: docmt does not know the charset {label!r}. Save it as UTF-8, and correct its meta tag.")
 
 

@@ -218,15 +218,14 @@ class UnitBuilder:
 
     def add_alone(self, id: str, content: str, is_space: bool = False) -> None:
         """Add a single code. is_space: see `Code`; no space is added after another one."""
-        if is_space and not self._ends_with_space:
-            self._codes.append(Code(self._length, "single", id, content, is_space=True))
+        adds_space = is_space and not self._ends_with_space
+        code = Code(self._length, "single", id, content, is_space=adds_space, follows_space=is_space and not adds_space)
+        self._codes.append(code)
+        self._last_single = None if is_space else len(self._codes) - 1
+        if adds_space:
             self._parts.append(SPACE)
             self._length += 1
             self._ends_with_space = True
-            self._last_single = None
-        else:
-            self._codes.append(Code(self._length, "single", id, content, follows_space=is_space))
-            self._last_single = None if is_space else len(self._codes) - 1
 
     def finish(self, id: str = "") -> Unit:
         """Return the unit."""

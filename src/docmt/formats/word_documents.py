@@ -288,11 +288,9 @@ class _StoryReader:
             repeated = indices if each.is_within("mc:Fallback") else ()
             if each.name == "w:p":
                 indices += self._read_paragraph(each, repeated)
-                continue
-            if each.name == "a:p":
+            elif each.name == "a:p":
                 indices += self._file.read_drawing_paragraph(self._part, each, repeated)
-                continue
-            for name in _SHOWN[each.name]:
+            for name in _SHOWN.get(each.name, ()):
                 indices += self._file.add_attribute(self._part, each, name, indices)
         return indices
 
@@ -449,8 +447,7 @@ class _StoryReader:
         elif kind == "end" and self._fields:
             field = self._fields.pop()
             self._file.skip("field instructions" if _TEXTS_OF_FIELDS.search(field.code) else "", field.code)
-            id = field.id
-            return "" if id == _ELSEWHERE else id
+            return "" if field.id == _ELSEWHERE else field.id
         return ""
 
     def _add_text_run(self, run: Element, raw: str, children: Sequence[Element]) -> None:
