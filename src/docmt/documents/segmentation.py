@@ -28,6 +28,8 @@ from docmt.documents.words import has_letters, has_words, is_symbol, strip_span
 _TABLES = read_package_yaml(__package__, "abbreviations.yaml")
 _STARTERS = {language: frozenset(words.split()) for language, words in _TABLES.pop("starters").items()}
 """Words that begin sentences, by language."""
+_KNOWN_LANGUAGES = frozenset(_TABLES.pop("languages").split())
+"""Languages with rules in sentencex."""
 _ORDINALS = {name: "|".join(patterns.split()) for name, patterns in _TABLES.pop("german_ordinals").items()}
 GERMAN_ORDINAL_NOUN = rf"(?:{_ORDINALS['before']})(?!\w)"
 """German ordinals have a full stop: "3. Oktober" at the start of a line is a date, not item 3 of a list."""
@@ -144,18 +146,6 @@ _MARGIN = 500
 
 # sentencex 1.0.32 panics on a capital, white space outside ASCII and a full stop ("B\u00a0."): pass ASCII spaces.
 _WHITE_SPACE = re.compile(r"\s")
-
-# The languages with rules in sentencex 1.0.32 (it knows Chinese punctuation in all), and those that share the rules of
-# another one, as Czech shares those of Slovak. Measured with the abbreviations of each language.
-_WITH_RULES = "am ar bg bn ca da de el en es fi fr gu hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te uk zh"
-_WITH_SHARED_RULES = """
-    ab an av ay ba bm ce co cs cv gl gn ht kl kv lb li ln mg oc os qu rm sg tt ty wa wo
-    aae als alt arn ast atj avk bar bci bxr csb dsb dua egl eml ext fit fon frc frp frr fur gcf gcr gld gsw guc hke hrx
-    hsb hyw inh jut kaa kab kbp kea kjh koi krc krl ksh kum lad lbe lez lij lld lmo lua mdf mhr mrj mwl myv nah nap nds
-    olo pcd pdc pdt pfl pms pnt qug rgn rue rut sah scn sdc ses shy sjd sli smn srn sro stq sty szl tet tyv udm vec vls
-    vmf vmw vot wls xal
-"""
-_KNOWN_LANGUAGES = frozenset(f"{_WITH_RULES} {_WITH_SHARED_RULES}".split())
 
 _ENDS_NO_SENTENCE = re.compile(r"(?<!\w)[^\W\d_]\.$|[\w\s,;‚„«‹(\[{]$")
 _NEVER_STARTS_SENTENCE = re.compile(r"[-‐‑’”»›)\]},;ºª]|‘\s")
