@@ -59,6 +59,8 @@ class FileFormat(NamedTuple):
     """whether `docmt check` compares two such files"""
     has_fields: bool = False
     """whether names of fields say what is translated"""
+    advice: str = "Extract the text, for example with pandoc FILE -t plain, and translate that"
+    """what to do where it is not read"""
 
     @property
     def module(self) -> str:
@@ -77,15 +79,6 @@ FORMATS = {each.name: each for each in _TABLE if each.reader}
 """The formats that are read as units, by name."""
 _SAVE_AS = {suffix: formats for formats, suffixes in _DATA["save_as"].items() for suffix in suffixes.split()}
 """Formats that docmt does not read, with those to save them as."""
-_EXTRACT = "Extract the text, for example with pandoc FILE -t plain, and translate that"
-_AS_LINES = "into a file with one sentence a line, and translate that with --layout lines"
-_ADVICE = {
-    **dict.fromkeys(("srt", "vtt"), f"Put their text {_AS_LINES}"),
-    **dict.fromkeys(("xliff", "po", "tmx"), f"Put the sentences of one language {_AS_LINES}"),
-    "sgml": f"Put its segments {_AS_LINES}",
-    "json": "Write one object a line, with `text` or `source` sentences",
-    "pdf": "Extract the text, for example with pdftotext, and translate that with --join-lines",
-}
 _FORCE_TEXT = ", or read it as plain text with --layout text"
 
 
@@ -188,7 +181,7 @@ def check_markup(path: Path | str, text: str, more: str = "") -> None:
 def _unsupported(path: Path | str, format: FileFormat, more: str) -> DocmtError:
     name = "standard input" if str(path) == STANDARD else path
     readers = "only docmt translate and docmt check read" if format.is_checked else "only docmt translate reads"
-    advice = _ADVICE.get(format.name, _EXTRACT) + ("" if format.name == "pdf" else more)  # whose text is compressed
+    advice = format.advice + ("" if format.name == "pdf" else more)  # whose text is compressed
     return DocmtError(
         f"{name} is {format.description}, which {readers if format.reader else 'docmt does not read'}. {advice}."
     )
