@@ -141,8 +141,7 @@ def list_rows(table: Table | RecordBatch) -> list[dict[str, Any]]:
         column.cast(pyarrow.int64()) if any(check(column.type) for check in is_time) else column
         for column in table.columns
     ]
-    rows: list[dict[str, Any]] = type(table).from_arrays(columns, names=table.schema.names).to_pylist()
-    return rows
+    return type(table).from_arrays(columns, names=table.schema.names).to_pylist()
 
 
 def format_parquet(rows: Sequence[Mapping[str, Any]], schema: Schema) -> bytes:

@@ -398,10 +398,9 @@ def _set_language(file: XmlFile, language: str) -> list[Replacement]:
         replacements += _set_properties(file, element, code.lower(), country)
     style = _find_prefix(file, "style")
     if is_right_to_left(language) and style:
-        for default in file.root.iter("style:default-style"):
-            for element in default.elements:
-                if element.name == "style:paragraph-properties":
-                    replacements.append(set_attribute(file, element, f"{style}:writing-mode", "rl-tb"))
+        for element in file.root.iter("style:paragraph-properties"):
+            if element.parent and element.parent.name == "style:default-style":
+                replacements.append(set_attribute(file, element, f"{style}:writing-mode", "rl-tb"))
     return replacements + _set_meta(file, language)
 
 

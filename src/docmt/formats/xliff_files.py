@@ -275,13 +275,10 @@ class XliffFile(UnitFile):
         if element is None or (self._is_old and not self._has_states):
             return []
         name = "state-qualifier" if self._is_old else "subState"
-        head = self._file.text[element.start : element.inner_start]
-        removed = [
-            (element.start + match.start(), element.start + match.end(), "")
-            for match in re.finditer(rf"\s+{name}\s*=\s*(?:\"[^\"]*\"|'[^']*')", head)
-        ]
+        pattern = re.compile(rf"\s+{name}\s*=\s*(?:\"[^\"]*\"|'[^']*')")
+        matches = pattern.finditer(self._file.text, element.start, element.inner_start)
         state = "needs-review-translation" if self._is_old else "translated"
-        return [set_attribute(self._file, element, "state", state), *removed]
+        return [set_attribute(self._file, element, "state", state), *((*match.span(), "") for match in matches)]
 
 
 def read_states(*elements: Element, mid: str | None = None) -> dict[str, str]:

@@ -157,10 +157,9 @@ ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 def set_attribute(file: XmlFile, element: Element, tag: str, value: str) -> tuple[int, int, str]:
     """Return the replacement that sets an attribute, named as in the text with its prefix, of a start tag."""
-    head = file.text[element.start : element.inner_start]
-    for match in _ATTRIBUTE.finditer(head):
+    for match in _ATTRIBUTE.finditer(file.text, element.start, element.inner_start):
         if match[1] == tag:
-            return element.start + match.start(2), element.start + match.end(2), quote_attribute(value)
+            return *match.span(2), quote_attribute(value)
     position = element.start + 1 + len(element.tag)
     return position, position, f" {tag}={quote_attribute(value)}"
 
