@@ -391,13 +391,8 @@ def _join_paragraphs(text: str, lines: list[_Line]) -> list[tuple[int, int]]:
             continue
         underlined = index + 1 < len(lines) and _is_underline(text, line, lines[index + 1])
         row = is_row(text[line.start : line.end])
-        if (
-            not block
-            or line.kind != "text"
-            or underlined
-            or row
-            or (len(block) == 1 and _is_title(text, block[0], line))
-        ):
+        begins = not block or line.kind != "text" or underlined or row
+        if begins or (len(block) == 1 and _is_title(text, block[0], line)):
             block = []
             paragraphs.append(block)
         block.append(line)
@@ -435,8 +430,7 @@ def find_fenced_code(text: str) -> list[tuple[int, int]]:
     blocks, index = [], 0
     unclosed: dict[str, int] = {}
     while index < len(lines):
-        end = find_fence_end(stripped, index, unclosed)
-        if end:
+        if end := find_fence_end(stripped, index, unclosed):
             blocks.append((lines[index].start(), lines[end - 1].end()))
         index = end or index + 1
     return blocks

@@ -275,18 +275,13 @@ class MarkupFile(UnitFile):
         if name in _NOTE_MARKS:
             roles = f"{values.get('role', '')} {values.get('epub:type', '')}".lower().split()
             is_note = values.get("href", "").startswith("#") or not _NOTE_ROLES.isdisjoint(roles)
-            is_raised = (
-                name == "sup"
-                and not has_letters(text)
-                and text[0] not in ".,"
-                and self._text[tokens[-1].end : tokens[-1].end + 1] not in ("/", "⁄")
-            )
+            after = self._text[tokens[-1].end : tokens[-1].end + 1]
+            is_raised = name == "sup" and not has_letters(text) and text[0] not in ".," and after not in ("/", "⁄")
             return is_raised or not has_words(text) or bool(is_note and _NOTE_LINK.fullmatch(text))
         is_icon = any(map(_ICON.search, [*values.get("class", "").split(), name if "-" in name else ""]))
         is_hidden = values.get("aria-hidden") == "true"
-        return (name in _ICON_ELEMENTS or "-" in name) and bool(
-            (is_icon or is_hidden) and (not has_words(text) or _ICON_NAME.fullmatch(text))
-        )
+        may_be_icon = (is_icon or is_hidden) and (name in _ICON_ELEMENTS or "-" in name)
+        return may_be_icon and (not has_words(text) or _ICON_NAME.fullmatch(text) is not None)
 
     def _is_replaced(self, index: int) -> bool:
         """Return whether an element is an old text, of words, that touches its new one: <del>old</del><ins>new</ins>.
@@ -296,13 +291,9 @@ class MarkupFile(UnitFile):
         sides = self._tokens[max(0, index - 2) : index][::-1], self._tokens[index + 3 : index + 5]
         around = [next((each for each in side if each.kind != "text" or each.value.strip()), None) for side in sides]
         is_plain = self._ends[index] == index + 3 and has_words(self._tokens[index + 1].value)
+        is_old = is_plain and self._tokens[index].name in _OLD
         is_part = sides[0] != [] and sides[0][0].value[-1:].isalnum()
-        return (
-            self._tokens[index].name in _OLD
-            and is_plain
-            and not is_part
-            and any(each and each.name in _NEW for each in around)
-        )
+        return is_old and not is_part and any(each and each.name in _NEW for each in around)
 
     def _add_tag(self, token: Token, attributes: dict[str, TagAttribute], is_block: bool) -> None:
         """Add a start tag to the running text."""
@@ -380,9 +371,8 @@ class MarkupFile(UnitFile):
             (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
         ]
         self._values += values
-        names_language = (
-            token.name in ("html", "body") or primary_language(find_language(attributes)) in self._languages
-        )
+        language = primary_language(find_language(attributes))
+        names_language = token.name in ("html", "body") or language in self._languages
         if names_language:
             self._language_tags.append(token)
         return bool(values) or names_language

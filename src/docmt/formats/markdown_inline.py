@@ -159,11 +159,8 @@ def _lex(source: str, labels: Collection[str]) -> list[_Item]:
             kind, end = "open", match[0].index("[") + start + 1
         if start > position:
             items.append(_Item("text", position, start))
-        if (
-            kind == "single"
-            and [each.kind for each in items[-2:]] == ["single", "text"]
-            and _TIGHT.fullmatch(source, position, start)
-        ):
+        before = [each.kind for each in items[-2:]]
+        if kind == "single" and before == ["single", "text"] and _TIGHT.fullmatch(source, position, start):
             start = items[-2].start
             del items[-2:]
         items.append(_Item(kind, start, end))
@@ -332,6 +329,7 @@ class _Writer:
         content = self._source[item.start : item.end]
         if item.kind not in ("text", "hard"):
             content = content.replace("\n", SPACE)  # codes are on one line, as the text is
+        wiki = _WIKI.fullmatch(content) if item.kind == "wiki" else None
         if item.kind in ("text", "soft"):
             self._builder.add_text(content)
         elif item.kind == "escape":
@@ -355,11 +353,9 @@ class _Writer:
             self._open(item.content, content, can_copy=False)
         elif item.kind == "end":
             self._close(item.content, content)
-        elif (
-            item.kind == "wiki" and (match := _WIKI.fullmatch(content)) and has_letters(match["text"] or match["name"])
-        ):
-            self._open("[[", f"[[{match['target'] or match['name']}{match['bar'] or self._bar}", can_copy=False)
-            self._builder.add_text(match["text"] or match["name"])
+        elif wiki and has_letters(wiki["text"] or wiki["name"]):
+            self._open("[[", f"[[{wiki['target'] or wiki['name']}{wiki['bar'] or self._bar}", can_copy=False)
+            self._builder.add_text(wiki["text"] or wiki["name"])
             self._close("[[", "]]")
         elif item.kind != "none":
             self._builder.add_alone(self._name(), content)

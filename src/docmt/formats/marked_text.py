@@ -87,9 +87,8 @@ def _select_codes(unit: Unit, start: int, end: int) -> Unit:
         if is_inner and (first > start or last < end) and not unit.codes[pair[0]].is_plain:
             kept.update(pair)
     codes = (unit.codes[index] for index in sorted(kept))
-    return Unit(
-        unit.text[start:end], tuple(replace(code, offset=min(max(code.offset, start), end) - start) for code in codes)
-    )
+    moved = (replace(code, offset=min(max(code.offset, start), end) - start) for code in codes)
+    return Unit(unit.text[start:end], tuple(moved))
 
 
 def _write(unit: Unit, numbers: dict[tuple[str, str], deque[str]]) -> str:

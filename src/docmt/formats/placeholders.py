@@ -323,9 +323,8 @@ def tidy_spaces(unit: Unit, old: Unit = _EMPTY) -> Unit:
     }
     codes: list[Code] = []
     held = False  # whether the last code is a single one with a space after it
-    for (kind, offset, is_space), group in groupby(
-        unit.codes, key=lambda code: (code.kind, code.offset, code.is_space)
-    ):
+    groups = groupby(unit.codes, key=lambda code: (code.kind, code.offset, code.is_space))
+    for (kind, offset, is_space), group in groups:
         run = list(group)
         if kind == "open" and offset == len(unit.text) and held and codes[-1].offset == offset:
             codes[-1] = replace(codes[-1], content=codes[-1].content.removesuffix(SPACE) + SPACE)

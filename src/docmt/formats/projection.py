@@ -239,12 +239,10 @@ def _map_stacks(sentence: AlignedSentence, word_stacks: Sequence[Stack]) -> list
             if following < len(words) and translation[start] == text[words[following][0]]:
                 mapped[number] = word_stacks[following]
     filled = _fill_gaps(mapped, [translation[start] in _OPENING for start, _ in target])
-    for number, ((start, end), (mark, _), (rest, finish)) in reversed(
-        list(enumerate(zip(target, target[1:], target[2:], strict=False)))
-    ):
-        is_elided = (
-            translation[mark] in _APOSTROPHES and end == mark == rest - 1 and end - start < max(3, finish - rest)
-        )
+    for number in reversed(range(len(target) - 2)):
+        (start, end), (mark, _), (rest, finish) = target[number : number + 3]
+        is_joined = translation[mark] in _APOSTROPHES and end == mark == rest - 1
+        is_elided = is_joined and end - start < max(3, finish - rest)
         if is_elided and len(filled[number + 2]) <= len(filled[number]):
             filled[number] = filled[number + 1] = filled[number + 2]  # no pair ends within a word such as c'est
     return filled
@@ -504,18 +502,12 @@ def _split_words(
     new: list[Stack] = []
     for (start, end), stack, index in zip(sentence.target, target_stacks, sentence.aligned, strict=True):
         letters = [stack] * (end - start)
-        if index is not None:
-            first, last = sentence.words[index]
-            inner = stacks[first:last]
-            ids = {id for each in inner for id in each}
-            parts = (
-                _map_letters(sentence.text[first:last], inner, sentence.translation[start:end])
-                if len(set(inner)) > 1
-                else []
-            )
-            if (
-                parts and ids.issuperset(stack) and ids == {id for each in parts for id in each}
-            ):  # none is lost, none is added
+        first, last = (0, 0) if index is None else sentence.words[index]
+        inner = stacks[first:last]
+        if len(set(inner)) > 1:
+            parts = _map_letters(sentence.text[first:last], inner, sentence.translation[start:end])
+            ids, kept = ({id for each in part for id in each} for part in (inner, parts))
+            if ids.issuperset(stack) and ids == kept:  # none is lost, none is added
                 letters = parts
         for each, group in groupby(letters):
             size = len(list(group))

@@ -331,9 +331,8 @@ def _plain(text: str, token: _Token, is_vtt: bool) -> str:
         return SPACE
     if token.kind not in ("text", "space", "mark"):
         return ""
-    return (_ENTITY if is_vtt else _SRT_ENTITY).sub(
-        lambda match: html.unescape(match[0]), text[token.start : token.end]
-    )
+    entity = _ENTITY if is_vtt else _SRT_ENTITY
+    return entity.sub(lambda match: html.unescape(match[0]), text[token.start : token.end])
 
 
 def _uses_punctuation(turns: Sequence[_Turn]) -> bool:

@@ -399,9 +399,8 @@ def find_line_spans(unit: Unit, placeholders: Iterable[tuple[int, int]] = ()) ->
         words[start:end] = SPACE * (end - start)
     alone = [not "".join(words[start:end]).strip() for start, end in pairwise(borders)]
     start = 0
-    for number, ((end, (is_break, is_empty, is_item, is_column)), (before, after)) in enumerate(
-        zip(breaks, pairwise(lines), strict=True)
-    ):
+    for number, (end, (is_break, is_empty, is_item, is_column)) in enumerate(breaks):
+        before, after = lines[number : number + 2]
         is_last = is_break and (alone[number] or alone[number + 1] or is_last_line(before, after))
         if is_last or is_item or is_column or (is_empty and not after[:1].islower()):
             yield start, end
