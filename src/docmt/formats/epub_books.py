@@ -57,11 +57,8 @@ def read(data: bytes, path: str, config: ReadConfig) -> UnitFile:
     chapters = [item for item in spine if item.media_type in _CHAPTERS]
     if not chapters:
         raise DocmtError(f"{path}: {roots[0]} names no chapters of XHTML. docmt reads no other books.")
-    contents = [
-        item
-        for item in dict.fromkeys(items.values())
-        if (item.is_navigation or item.media_type == _NCX) and item not in chapters
-    ]
+    listed = (item for item in dict.fromkeys(items.values()) if item.is_navigation or item.media_type == _NCX)
+    contents = [item for item in listed if item not in chapters]
     parts = {item.name: _read_item(package, path, item, config) for item in [*contents, *chapters]}
     front, body = (
         [(item.name, part) for item in items if (part := parts[item.name])] for items in (contents, chapters)

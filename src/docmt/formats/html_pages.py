@@ -178,9 +178,8 @@ def _find_raw_end(text: str, start: int, end: int, name: str) -> int:
 def read_xhtml(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
     """Return the units of an XHTML page. Raises DocmtError for broken XML."""
     file = XmlFile(data, path, doctype=True)
-    return MarkupFile(
-        file.text, list(_iterate_xml(file.root)), config, escape_text, file.encode, language_tag="xml:lang"
-    )
+    tokens = list(_iterate_xml(file.root))
+    return MarkupFile(file.text, tokens, config, escape_text, file.encode, language_tag="xml:lang")
 
 
 def _iterate_xml(node: Element | Text) -> Iterator[Token]:

@@ -364,12 +364,11 @@ class MarkupFile(UnitFile):
 
     def _read_values(self, token: Token, attributes: dict[str, TagAttribute]) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
+        values = []
         for name, attribute in attributes.items():
             self.skip(find_kept(token.name, name, attributes), attribute.value)
-        names = [name for name in attributes if is_translated(token.name, name, attributes)]
-        values = [
-            (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
-        ]
+            if is_translated(token.name, name, attributes) and has_letters(attribute.value):
+                values.append((attribute, f"{name} of {token.name}"))
         self._values += values
         language = primary_language(find_language(attributes))
         names_language = token.name in ("html", "body") or language in self._languages
@@ -402,12 +401,9 @@ class MarkupFile(UnitFile):
                 self.skip(item.reason, item.value)
             return
         partners = _match_pairs(items)
-        inner = [
-            index
-            for index, item in enumerate(items)
-            if item.kind == "single" or item.value.strip(_SPACES) or (index in partners and item.kind != "text")
-        ]
-        first, last = inner[0], inner[-1]
+        shown = (index for index, item in enumerate(items) if item.kind == "single" or item.value.strip(_SPACES))
+        inner = {*partners, *shown}
+        first, last = min(inner), max(inner)
         start, _ = strip_span(self._text, items[first].start, items[first].end, _SPACES)
         _, end = strip_span(self._text, items[last].start, items[last].end, _SPACES)
         for item in items:
@@ -539,11 +535,8 @@ def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
 
 def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
     """Yield the borders of links of a menu: links without words between them, and perhaps one item after them."""
-    links = [
-        (index, other)
-        for index, other in sorted(_match_pairs(items).items())
-        if index < other and items[index].name == "a"
-    ]
+    pairs = sorted(_match_pairs(items).items())
+    links = [(start, end) for start, end in pairs if start < end and items[start].name == "a"]
     if len(links) < 2:
         return
     borders = [(-1, -1), *links, (len(items), len(items))]

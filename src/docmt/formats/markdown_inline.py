@@ -309,10 +309,8 @@ class _Writer:
         id = self._name()
         self._builder.add_alone(id, self._source[item.start : end.end])
         self._nested[id] = item.start, end.end
-        if self._source[item.start] == "^" or self._source[end.start : end.end] not in (
-            "]",
-            "][]",
-        ):  # there, the text is also the name of the target
+        is_name = self._source[end.start : end.end] in ("]", "][]")  # the text is also the name of the target
+        if self._source[item.start] == "^" or not is_name:
             self._alts.append((item.end, end.start))
         self._add_title(end)
 
@@ -421,9 +419,8 @@ def escape_cell(text: str) -> str:
 
 def read_title(raw: str) -> str:
     """Return the text of a title that is written without its quotes."""
-    return re.sub(
-        rf"\\([{re.escape(string.punctuation)}])|&#?\w+;", lambda match: match[1] or html.unescape(match[0]), raw
-    )
+    pattern = rf"\\([{re.escape(string.punctuation)}])|&#?\w+;"
+    return re.sub(pattern, lambda match: match[1] or html.unescape(match[0]), raw)
 
 
 def escape_title(text: str, quote: str) -> str:

@@ -59,9 +59,8 @@ def mark_pair(source: tuple[Unit, int, int], target: tuple[Unit, int, int]) -> t
         return None if any(map(has_signs, texts)) else texts
     parts = _select_codes(*source), _select_codes(*target)
     counts = [Counter((code.kind, code.content) for code in part.codes if code.kind != "close") for part in parts]
-    if counts[0] != counts[1] or any(
-        has_signs(part.text) or any(has_signs(code.content) for code in part.codes) for part in parts
-    ):
+    contents = [text for part in parts for text in (part.text, *(code.content for code in part.codes))]
+    if counts[0] != counts[1] or any(map(has_signs, contents)):
         return None
     numbers: dict[tuple[str, str], deque[str]] = defaultdict(deque)
     first = show(_write(parts[0], numbers))
