@@ -143,12 +143,8 @@ class OfficeFile(UnitFile):
 
     def find_parts(self, *content_types: str) -> list[str]:
         """Return the names of the parts of these content types, of each type in the order of their numbers."""
-        return [
-            name
-            for kind in content_types
-            for name in sorted(self.package.names, key=_number_key)
-            if self._types[name] == kind
-        ]
+        names = sorted(self.package.names, key=_number_key)
+        return [name for kind in content_types for name in names if self._types[name] == kind]
 
     def find_main(self, types: Sequence[str], kind: str, part: str) -> str:
         """Return the name of the main part. Raises DocmtError if there is none. kind, part: names for the message."""
@@ -244,7 +240,7 @@ class OfficeFile(UnitFile):
             part = self.open_part(name)
             old = [each.unit for each in part.texts]
             new = [
-                self._lay_out(part, each, units[each.index], language) if each.index in changed else each.unit
+                self._lay_out(each, units[each.index], language) if each.index in changed else each.unit
                 for each in part.texts
             ]
             further = [*replacements.get(name, ())]
@@ -256,7 +252,7 @@ class OfficeFile(UnitFile):
                 contents[name] = part.file.encode(text)
         return self.package.replace(contents)
 
-    def _lay_out(self, part: OfficePart, text: _OfficeText, unit: Unit, language: str) -> Unit:
+    def _lay_out(self, text: _OfficeText, unit: Unit, language: str) -> Unit:
         adapted = text.adapt(unit, self.units[text.index])
         if text.layout is None:
             return adapted

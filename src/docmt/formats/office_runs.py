@@ -20,7 +20,8 @@ _LINE_FEEDS_AND_TABS = re.compile(r"[ ]*[\t\r\n]+[ \t\r\n]*")
 Format = tuple[tuple[Any, ...], ...] | None
 """Attributes and elements of a format; None for no format."""
 _PLAIN_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
-"""Attributes of a format that do not show."""
+_PLAIN_ELEMENTS = ("lang", "noProof", "proofErr", "extLst")
+"""Attributes and elements of a format that do not show."""
 
 
 @dataclass
@@ -192,9 +193,6 @@ def format_key(element: Element | None) -> Format:
         return None
     attributes = sorted((name, value) for name, value in element.attributes.items() if name not in _PLAIN_ATTRIBUTES)
     attributes = [pair for pair in attributes if "rsid" not in pair[0] and not pair[0].startswith("xmlns")]
-    children = tuple(
-        (child.name, format_key(child))
-        for child in element.elements
-        if child.local_name not in ("lang", "noProof", "proofErr", "extLst") and child.name != ASIDE
-    )
+    shown = [each for each in element.elements if each.name != ASIDE and each.local_name not in _PLAIN_ELEMENTS]
+    children = tuple((child.name, format_key(child)) for child in shown)
     return (tuple(attributes), children) if attributes or children else None

@@ -313,12 +313,9 @@ class _InlineReader:
 
 def _is_blank(element: Element) -> bool:
     """Return whether it holds white space only, in itself or in spans."""
-    return all(
-        not child.value.strip(" \t\r\n")
-        if isinstance(child, Text)
-        else child.name == "text:soft-page-break" or (child.name == "text:span" and _is_blank(child))
-        for child in element.children
-    )
+    text = "".join(child.value for child in element.children if isinstance(child, Text))
+    inner = [child for child in element.elements if child.name != "text:soft-page-break"]
+    return not text.strip(" \t\r\n") and all(child.name == "text:span" and _is_blank(child) for child in inner)
 
 
 def _refuse_cell(cell: Element) -> str:

@@ -178,11 +178,8 @@ class WordDocument(ChartedFile):
         if match is None or paragraph is None or paragraph.name != "w:p":
             return super().set_run_language(head, language, paragraph)
         prefix = match[1]
-        head = re.sub(
-            rf"(<{prefix}lang\b[^>]*?\s{prefix}{_language_kind(language)}=)(\"[^\"]*\"|'[^']*')",
-            rf'\g<1>"{language}"',
-            head,
-        )
+        attribute = rf"(<{prefix}lang\b[^>]*?\s{prefix}{_language_kind(language)}=)(\"[^\"]*\"|'[^']*')"
+        head = re.sub(attribute, rf'\g<1>"{language}"', head)
         if is_right_to_left(language) and not re.search(rf"<{prefix}rtl\b", head):
             head = _add_direction(head, prefix)
         return head
@@ -316,9 +313,8 @@ class _StoryReader:
             self._file.skipped.append(Skipped("code", unit.text))
         elif has_letters(unit.text):
             span = (form.end if form else paragraph.inner_start, paragraph.inner_end)
-            indices.append(
-                self._file.add_text(self._part, span, unit, builder=builder, paragraph=paragraph, equal=equal)
-            )
+            index = self._file.add_text(self._part, span, unit, builder=builder, paragraph=paragraph, equal=equal)
+            indices.append(index)
         for holder in holders:
             indices += self.read_inside(holder, equal)
         return indices
