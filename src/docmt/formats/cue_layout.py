@@ -168,8 +168,6 @@ def _write(unit: Unit, breaks: Sequence[tuple[Break, str, bool]], escape: Callab
 
 def _is_before(code: Code, start: int, following: int) -> bool:
     """Return whether a code stands before a break: what ends a word does, what begins one does not."""
-    return (
-        code.offset < start
-        or (code.kind == "close" and code.offset <= following)
-        or (code.kind == "single" and code.offset == start)
-    )
+    if code.kind == "close":
+        return code.offset <= following
+    return code.offset < start or (code.kind == "single" and code.offset == start)

@@ -157,15 +157,11 @@ def _project(source: _Source, passage: Passage, first: int, last: int) -> list[_
     names = {id: re.split(r"[\s>]", start.content)[0] for id, (start, _) in source.pairs.items() if not start.can_copy}
     aligned = _align_whole(sentence)
     _restore_lost([stacks[start:end] for start, end in words], target_stacks, aligned, plain, names)
-    covers = [
-        (
-            each.first - first,
-            each.last - first,
-            _find_inside(sentence, each.start - passage.start, each.end - passage.start),
-        )
-        for each in source.ranges
-        if each.start < passage.end and passage.start < each.end
-    ]
+    covers = []
+    for each in source.ranges:
+        if each.start < passage.end and passage.start < each.end:
+            inside = _find_inside(sentence, each.start - passage.start, each.end - passage.start)
+            covers.append((each.first - first, each.last - first, inside))
     borders: dict[str, Span] = {}  # of the pairs that are not copied
     for (start, end), stack in zip(target, target_stacks, strict=True):
         borders |= {id: (borders.get(id, (start, end))[0], end) for id in stack if id in names}
@@ -198,12 +194,8 @@ def _find_inside(sentence: AlignedSentence, start: int, end: int) -> list[int]:
 
 def _find_undivided(text: str, stacks: Sequence[Stack], atoms: set[int]) -> set[str]:
     """Return the protected texts with no code inside. atoms: offsets in the text."""
-    spans = [each.span for each in find_protected(text)]
-    return {
-        text[start:end]
-        for start, end in spans
-        if len(set(stacks[start:end])) == 1 and atoms.isdisjoint(range(start + 1, end))
-    }
+    spans = (each.span for each in find_protected(text) if len(set(stacks[slice(*each.span)])) == 1)
+    return {text[start:end] for start, end in spans if atoms.isdisjoint(range(start + 1, end))}
 
 
 def _align(words: Sequence[Span], target: Sequence[Span], links: Sequence[Link]) -> list[int | None]:

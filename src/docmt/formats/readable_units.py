@@ -181,14 +181,10 @@ def make_readable(unit: Unit, protect: Sequence[str] | None = ()) -> ReadableUni
     codes = unit.codes if protect is not None else ()
     protect = protect or ()
     forms = [index for index, code in enumerate(codes) if _FORM.match(code.content)]
-    indices = [
-        index
-        for index, code in enumerate(codes)
-        if code.kind == "single"
-        and not code.is_break
-        and is_readable(code.content, protect)
-        and not (forms and not code.offset and _NUMBER.fullmatch(code.content.strip(SPACE)))
-    ]
+    singles = [(index, code) for index, code in enumerate(codes) if code.kind == "single" and not code.is_break]
+    if forms:
+        singles = [each for each in singles if each[1].offset or not _NUMBER.fullmatch(each[1].content.strip(SPACE))]
+    indices = [index for index, code in singles if is_readable(code.content, protect)]
     if indices:
         apart = {index for block in find_blocks([code.content for code in codes]) for index in block}
         enclosing = find_enclosing_codes(unit)
