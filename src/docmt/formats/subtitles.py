@@ -216,10 +216,8 @@ def _find_cues(text: str, is_vtt: bool, skipped: list[Skipped]) -> Iterator[tupl
         for start, end in list(_find_paragraphs(text, lines[index + 1 : limit], is_vtt)) or [(0, 0)]:
             yield start, end, first, last, name or str(number)
     if is_vtt:
-        skipped += [
-            Skipped("notes", match[1].strip())
-            for match in re.finditer(r"^NOTE(?=\s)(.*?)(?=(?:\r\n|\r|\n){2}|\Z)", text, re.MULTILINE | re.DOTALL)
-        ]
+        notes = re.finditer(r"^NOTE(?=\s)(.*?)(?=(?:\r\n|\r|\n){2}|\Z)", text, re.MULTILINE | re.DOTALL)
+        skipped += [Skipped("notes", match[1].strip()) for match in notes]
 
 
 def _find_paragraphs(text: str, lines: Sequence[tuple[int, int]], is_vtt: bool) -> Iterator[tuple[int, int]]:

@@ -108,15 +108,9 @@ class XliffFile(UnitFile):
         Segments that failed get none, so that they are translated another time.
         """
         replacements: list[Replacement] = []
+        written = {index for index, unit in enumerate(units) if language or unit != self.units[index]} - self.failed
         for entry in self._entries:
-            segments = [
-                each
-                for each in entry.segments
-                if each.unit is not None
-                and each.unit not in self.failed
-                and (language or units[each.unit] != self.units[each.unit])
-            ]
-            if segments:
+            if segments := [each for each in entry.segments if each.unit in written]:
                 replacements += self._write_entry(entry, segments, units)
         if not replacements:
             return self._data
@@ -287,10 +281,8 @@ def read_states(*elements: Element, mid: str | None = None) -> dict[str, str]:
     elements: that of the unit, and those of the segment. mid: its name in the definitions that Trados adds to the unit;
     None: any.
     """
-    definitions = [
-        each for child in elements[0].elements if child.name.endswith("}seg-defs") for each in child.elements
-    ]
-    found = [*elements, *(each for each in definitions if mid in (None, each.attributes.get("id")))]
+    defined = [each for part in elements[0].elements if part.name.endswith("}seg-defs") for each in part.elements]
+    found = [*elements, *(each for each in defined if mid in (None, each.attributes.get("id")))]
     return {name.rpartition("}")[2]: value for each in found for name, value in each.attributes.items()}
 
 
