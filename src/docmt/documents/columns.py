@@ -97,12 +97,9 @@ def _find_steps(line: str) -> list[Span]:
     if not gaps:
         return []
     steps = [step.strip() for step in _STEP.sub("\n", line).split("\n")]
-    is_path = all(
-        0 < len(step) <= _MAX_STEP
-        and not _NO_STEP.search(step)
-        and (step[0].isupper() or not any(each["sign"] for each in gaps))
-        for step in steps
-    )
+    are_short = all(0 < len(step) <= _MAX_STEP and not _NO_STEP.search(step) for step in steps)
+    needs_capitals = any(each["sign"] for each in gaps)
+    is_path = are_short and (not needs_capitals or all(step[0].isupper() for step in steps))
     return [each.span() for each in gaps] if is_path else []
 
 

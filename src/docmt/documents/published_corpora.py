@@ -298,9 +298,8 @@ def _make_pairs(row: Row, names: Columns, source: Any, target: Any) -> list[tupl
             f"{row.location}: `{names.source}` has {len(sides[0])} sentences but `{names.target}` has "
             f"{len(sides[1])}. Give one target sentence for each source sentence."
         )
-    contexts = [
-        " ".join(str(row.values.get(name) or "").split()) for name in (names.source_context, names.target_context)
-    ]
+    columns = names.source_context, names.target_context
+    contexts = [" ".join(str(row.values.get(name) or "").split()) for name in columns]
     before = [(contexts[0], contexts[1])] if all(contexts) else []
     return [*before, *zip(*sides, strict=True)]
 

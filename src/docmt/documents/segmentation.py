@@ -89,9 +89,8 @@ def is_abbreviated(preceding: str, following: str, language: str) -> bool:
     if initial and initial[0].isupper() and following[0] != "-":
         return True
     first = following.split(maxsplit=1)[0]
-    if (tables or initial) and (
-        _TWO_STOPS.search(preceding) or _LAST_INITIAL.match(first) or _find_tables(first, language)
-    ):
+    are_several = _TWO_STOPS.search(preceding) or _LAST_INITIAL.match(first) or _find_tables(first, language)
+    if (tables or initial) and are_several:
         return True  # "Reg. No. 5", "a. D."
     if not following[0].isupper():
         return False
@@ -411,12 +410,9 @@ def _is_underline(text: str, line: _Line, below: _Line) -> bool:
 
 def _is_title(text: str, first: _Line, second: _Line) -> bool:
     """Return whether the first line of a paragraph is a title: much shorter than the next, without punctuation."""
-    return (
-        first.kind == "text"
-        and 2 * (first.end - first.start) <= second.end - second.start
-        and _OPEN_END.search(text[first.start : first.end]) is not None
-        and text[second.start].isupper()
-    )
+    is_short = 2 * (first.end - first.start) <= second.end - second.start
+    is_open = _OPEN_END.search(text[first.start : first.end]) is not None
+    return first.kind == "text" and is_short and is_open and text[second.start].isupper()
 
 
 def find_fenced_code(text: str) -> list[tuple[int, int]]:
