@@ -69,15 +69,11 @@ def is_row(line: str) -> bool:
 
 
 def _find_gaps(line: str) -> Iterator[re.Match[str]]:
-    is_justified: bool | None = None
-    for match in _GAP.finditer(line) if _SIGNS_OF_GAPS.search(line) else ():
-        if match["wide"]:
-            if is_justified is None:
-                wide = sum(each.lastgroup == "wide" for each in _GAP.finditer(line))
-                is_justified = len(_DOUBLE_SPACE.findall(line)) >= wide
-            if is_justified:
-                continue
-        if not match["bar"] or _stands_free(line, *match.span()):
+    gaps = list(_GAP.finditer(line)) if _SIGNS_OF_GAPS.search(line) else []
+    wide = sum(match.lastgroup == "wide" for match in gaps)
+    is_justified = wide > 0 and len(_DOUBLE_SPACE.findall(line)) >= wide
+    for match in gaps:
+        if not (match["wide"] and is_justified) and (not match["bar"] or _stands_free(line, *match.span())):
             yield match
 
 

@@ -83,12 +83,8 @@ def format_language_tag(code: str) -> str:
     language, script, region = _split(code)
     if not re.fullmatch("[a-z]{2,8}", language):
         return "und"
-    parts = [language]
-    if script and (language in _SCRIPTS_IN_USE or "_" not in code):
-        parts.append(script.title())
-    if region:
-        parts.append(region.upper())
-    return "-".join(parts)
+    named = script.title() if language in _SCRIPTS_IN_USE or "_" not in code else ""
+    return "-".join(filter(None, (language, named, region.upper())))
 
 
 def is_right_to_left(code: str) -> bool:

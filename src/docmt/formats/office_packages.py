@@ -123,14 +123,12 @@ class OfficeFile(UnitFile):
 
     def _read_types(self) -> dict[str, str]:
         file = self._parse("[Content_Types].xml")
-        overrides, defaults = {}, {}
+        overrides, defaults, names = {}, {}, self.package.names
         for element in file.root.elements:
             kind = element.attributes.get("ContentType", "")
             overrides[element.attributes.get("PartName", "").lstrip("/")] = kind
             defaults[element.attributes.get("Extension", "").lower()] = kind
-        return {
-            name: overrides.get(name, defaults.get(name.rpartition(".")[2].lower(), "")) for name in self.package.names
-        }
+        return {name: overrides.get(name, defaults.get(name.rpartition(".")[2].lower(), "")) for name in names}
 
     def _parse(self, name: str) -> XmlFile:
         return XmlFile(self.package.read(name), f"{self.path}: {name}", _PREFIXES)

@@ -353,7 +353,6 @@ class ReadConfig:
 def read_units(format: FileFormat, data: bytes, path: str, config: ReadConfig = ReadConfig()) -> UnitFile:
     """Return the units of a file. path: its name in messages. Raises DocmtError if it cannot be read."""
     module, _, function = format.reader.partition(".")
-    reader: Callable[[bytes, str, ReadConfig], UnitFile]
     reader = getattr(importlib.import_module(f"docmt.formats.{module}"), function)
     return reader(data, path, config)
 

@@ -67,12 +67,12 @@ class Workbook(OfficeFile):
     def read_sheets(self, main: str) -> None:
         """Add the texts of the sheets in the order of the workbook."""
         self._main = main
-        self._used: set[int] = set()
         relationships = self.read_relationships(main)
         shared = next((name for _, kind, name in relationships if kind == "sharedStrings"), None)
         self._strings = self.open_part(shared) if shared else None
         root = self._strings.file.root if self._strings else None
-        self._items = [each for each in root.elements if each.name == "x:si"] if root else []
+        self._items = dict(enumerate(each for each in root.elements if each.name == "x:si")) if root else {}
+        """shared strings that no cell before had"""
         targets = {id: name for id, _, name in relationships}
         ids = [each.attributes.get("r:id", "") for each in self.open_part(main).file.root.iter("x:sheet")]
         sheets = list(dict.fromkeys(targets[id] for id in ids if id in targets))
@@ -120,14 +120,12 @@ class Workbook(OfficeFile):
             elif kind == "str" and value and not _is_within(cell.attributes.get("r", ""), computed):
                 text = _unescape(value.text())
                 if self._is_translated(text):
-                    span = (value.inner_start, value.inner_end)
-                    self.add_text(part, span, Unit(text), _escape)
+                    self.add_text(part, (value.inner_start, value.inner_end), Unit(text), _escape)
             elif kind == "s" and value and self._strings:
                 digits = value.text().strip()
-                index = int(digits) if re.fullmatch("[0-9]{1,9}", digits) else len(self._items)
-                if index < len(self._items) and index not in self._used:
-                    self._used.add(index)
-                    self._add_string(self._strings, self._items[index])
+                item = self._items.pop(int(digits), None) if re.fullmatch("[0-9]{1,9}", digits) else None
+                if item:
+                    self._add_string(self._strings, item)
 
     def _read_tips(self, part: OfficePart) -> None:
         """Add the messages of rules for values, and the tips of links."""
