@@ -16,8 +16,7 @@ from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters, strip_span
-from docmt.formats.html_pages import read as read_html
-from docmt.formats.html_pages import read_xhtml
+from docmt.formats import html_pages
 from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.units import COLLAPSIBLE, ReadConfig, Unit, UnitFile
@@ -182,12 +181,12 @@ def _read_item(package: ZipPackage, path: str, item: _Item, config: ReadConfig) 
     data, name = package.read(item.name), f"{path}: {item.name}"
     try:
         if item.media_type != _NCX:
-            return read_xhtml(data, name, config)
+            return html_pages.read_xhtml(data, name, config)
         file = XmlFile(data, name, doctype=True)
     except BrokenXmlError:
         if item.media_type != _NCX and _TAG.search(data.decode("latin-1")):
             with suppress(DocmtError):
-                return read_html(data, name, config)  # as readers of books show it
+                return html_pages.read(data, name, config)  # as readers of books show it
         return None
     labels = [each for each in _find(file.root, "text") if _name(each.parent) != "docAuthor"]
     return _TextElements(file, labels, config)
