@@ -51,6 +51,11 @@ class BilingualSentence:
         """Where the translation comes from: machine, person or memory."""
         return "person" if self.review.edited else "memory" if self.review.match else "machine"
 
+    @property
+    def state(self) -> str:
+        """The state of the translation in XLIFF."""
+        return "final" if self.review.confirmed else "translated"
+
 
 @dataclass(frozen=True)
 class BilingualUnit:
@@ -145,11 +150,6 @@ def show_tokens(tokens: Sequence[Token]) -> str:
     return text
 
 
-def make_key(code: Code) -> Code:
-    """Return a value that is equal for equal codes."""
-    return replace(code, offset=0)
-
-
 @dataclass
 class CodeTable:
     """Numbers of the codes of a unit: equal ones share a number. Open codes stand for pairs."""
@@ -158,6 +158,10 @@ class CodeTable:
     ends: dict[int, str] = field(default_factory=dict)
     """contents of the close codes of pairs, by number"""
 
+    def find(self, code: Code) -> int:
+        """Return the number of a code, whatever its offset."""
+        return self.numbers[replace(code, offset=0)]
+
     def add(self, unit: Unit) -> None:
         """Number the codes of a unit that have none yet."""
         opened: list[int] = []
@@ -165,7 +169,7 @@ class CodeTable:
             if code.kind == "close":
                 self.ends.setdefault(opened.pop(), code.content)
                 continue
-            number = self.numbers.setdefault(make_key(code), len(self.numbers) + 1)
+            number = self.numbers.setdefault(replace(code, offset=0), len(self.numbers) + 1)
             if code.kind == "open":
                 opened.append(number)
 

@@ -14,15 +14,7 @@ from itertools import groupby
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left, primary_language
-from docmt.formats.office_packages import (
-    CHART_TYPES,
-    DIAGRAM_TYPES,
-    LINKS,
-    PROPERTIES,
-    OfficeFile,
-    OfficePart,
-    find_outer,
-)
+from docmt.formats.office_packages import CHART_TYPES, DIAGRAM_TYPES, LINKS, PROPERTIES, OfficePart, find_outer
 from docmt.formats.office_runs import RunBuilder, format_key, join_lines
 from docmt.formats.patched_text import Replacement
 from docmt.formats.units import ReadConfig, Skipped, Unit, is_code_style
@@ -110,7 +102,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> WordDocument:
     return file
 
 
-def _read_code_styles(file: OfficeFile) -> frozenset[str]:
+def _read_code_styles(file: WordDocument) -> frozenset[str]:
     """Return the ids of the styles of code, by their ids and names."""
     ids = set()
     for name in file.find_parts(_STYLES_TYPE):

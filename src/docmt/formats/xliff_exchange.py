@@ -14,16 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from docmt.core.errors import DocmtError
-from docmt.formats.bilingual_files import (
-    BilingualPair,
-    BilingualSentence,
-    BilingualUnit,
-    CodeTable,
-    Token,
-    make_key,
-    show_tokens,
-    split_unit,
-)
+from docmt.formats.bilingual_files import BilingualPair, BilingualUnit, CodeTable, Token, show_tokens, split_unit
 from docmt.formats.language_codes import format_language_tag
 from docmt.formats.placeholders import is_placeholder
 from docmt.formats.units import Code, Unit, match_codes
@@ -102,7 +93,7 @@ class _InlineWriter:
             number, name, is_closed = self._opened.pop()
             kind = "close" if is_closed else "end"
         else:
-            number = self._table.numbers[make_key(code)]
+            number = self._table.find(code)
             name = self._find_name(number)
             kind = "single" if code.kind == "single" else "open" if is_closed else "start"
             if code.kind == "open":
@@ -186,7 +177,7 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
         if sentence is None:
             segments.append(f"<ignorable>{content}</ignorable>\n")
             continue
-        state = _find_state(sentence) if sentence.has_translation else "initial"
+        state = sentence.state if sentence.has_translation else "initial"
         segments.append(f'<segment id="s{number}" state="{state}">{content}</segment>\n')
         if sentence.has_translation:
             score = "" if sentence.score is None else f'<mda:meta type="score">{sentence.score:.4f}</mda:meta>'
@@ -214,7 +205,7 @@ def _write_sentences(name: str, unit: BilingualUnit) -> str:
     for number, (pair, text, written) in enumerate(_write_pairs(unit, CodeTable(), "1.2"), 1):
         if (sentence := pair.sentence) is None:
             continue
-        state, content = _find_state(sentence), f"<source>{text}</source>"
+        state, content = sentence.state, f"<source>{text}</source>"
         if written is not None and sentence.has_translation:
             is_raw = state == "translated" and sentence.origin == "machine"
             mark = 'needs-review-translation" state-qualifier="mt-suggestion' if is_raw else state
@@ -231,11 +222,6 @@ def _write_sentences(name: str, unit: BilingualUnit) -> str:
         approved = ' approved="yes"' if state == "final" else ""
         rows.append(f'<trans-unit id="{name}-s{number}"{approved}>{content}</trans-unit>\n')
     return f'<group id="{name}">\n{"".join(rows)}</group>\n' if rows else ""
-
-
-def _find_state(sentence: BilingualSentence) -> str:
-    """Return the state of a translation."""
-    return "final" if sentence.review.confirmed else "translated"
 
 
 def get_text(tokens: Iterable[Token | Mark]) -> str:
@@ -465,7 +451,8 @@ class _CodeMerger:
         self._table = CodeTable()
         self._table.add(unit)
         self._by_number = {number: code for code, number in self._table.numbers.items()}
-        self._free = Counter(make_key(code) for code in unit.codes if code.kind == "single" or not code.can_copy)
+        limited = [code for code in unit.codes if code.kind == "single" or not code.can_copy]
+        self._free = Counter(replace(code, offset=0) for code in limited)
         self._codes: list[Code] = []
         self._opened: list[int] = []
         self._length = 0
@@ -541,7 +528,7 @@ class _CodeMerger:
             if code.kind == "close" or present[key] > 0:
                 present[key] -= code.kind == "single"
                 continue
-            number = self._table.numbers[make_key(code)]
+            number = self._table.find(code)
             self._codes.append(replace(code, offset=self._length))
             contents.append(code.content)
             if code.kind == "open":
