@@ -257,16 +257,20 @@ def _check_boundary(paths: Sequence[Path | str], number: int, row: tuple[str, ..
 
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_SUFFIXES = (".jsonl", ".ndjson")
 _AS_OBJECTS = "Write one JSON object a line"
 _OR_BOTH_FILES = ", or name both files of a text corpus"
 _SIDES = ("source", "target")
 Record = dict[str, object]
 
 
+def has_suffix(path: Path | str, *suffixes: str) -> bool:
+    """Return whether the name of a file has one of these suffixes, perhaps before that of compression (x.tsv.gz)."""
+    return plain_name(path).lower().endswith(suffixes)
+
+
 def has_jsonl_name(path: Path | str) -> bool:
     """Return whether the name of a file is that of JSONL (x.jsonl, x.ndjson, x.jsonl.gz, x.jsonl.zst)."""
-    return plain_name(path).lower().endswith(_SUFFIXES)
+    return has_suffix(path, ".jsonl", ".ndjson")
 
 
 def starts_like_jsonl(line: str) -> bool:
