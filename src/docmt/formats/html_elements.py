@@ -199,64 +199,60 @@ class TagAttribute(NamedTuple):
     """unescaped"""
     quote: str
 
-
-def set_value(attribute: TagAttribute, value: str) -> Replacement:
-    """Return the replacement that sets the value of an attribute."""
-    if attribute.quote:
-        return attribute.start, attribute.end, value
-    equals = "" if attribute.end > attribute.start else "="
-    return attribute.start, attribute.end, f'{equals}"{value}"'
-
-
-def read_attributes(tag: str, start: int) -> dict[str, TagAttribute]:
-    """Return the attributes of a start tag that begins at `start` by name, the first one of each name."""
-    attributes: dict[str, TagAttribute] = {}
-    name = TAG_NAME.match(tag)
-    for match in _ATTRIBUTE_OF_TAG.finditer(tag, name.end() if name else 0):
-        raw = match[2] or ""
-        quote = raw[:1] if raw[:1] in ('"', "'") else ""
-        first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
-        span = start + first + len(quote), start + last - len(quote)
-        if match[1]:
-            value = unescape_text(raw[1:-1] if quote else raw)
-            attributes.setdefault(match[1].lower(), TagAttribute(*span, value, quote))
-    return attributes
+    def set_value(self, value: str) -> Replacement:
+        """Return the replacement that sets the value."""
+        if self.quote:
+            return self.start, self.end, value
+        equals = "" if self.end > self.start else "="
+        return self.start, self.end, f'{equals}"{value}"'
 
 
-def find_translate(attributes: dict[str, TagAttribute]) -> str:
-    """Return "yes", "no", or "" where an element does not tell."""
-    if "translate" in attributes:
-        return {"no": "no", "yes": "yes", "": "yes"}.get(attributes["translate"].value.strip().lower(), "")
-    return "no" if "class" in attributes and "notranslate" in attributes["class"].value.lower().split() else ""
+class Attributes(dict[str, TagAttribute]):
+    """The attributes of a start tag by name, the first one of each name."""
 
+    def __init__(self, tag: str, start: int) -> None:
+        """start: where the tag begins in its text."""
+        super().__init__()
+        name = TAG_NAME.match(tag)
+        for match in _ATTRIBUTE_OF_TAG.finditer(tag, name.end() if name else 0):
+            raw = match[2] or ""
+            quote = raw[:1] if raw[:1] in ('"', "'") else ""
+            first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
+            span = start + first + len(quote), start + last - len(quote)
+            if match[1]:
+                value = unescape_text(raw[1:-1] if quote else raw)
+                self.setdefault(match[1].lower(), TagAttribute(*span, value, quote))
 
-def find_language(attributes: dict[str, TagAttribute]) -> str:
-    """Return the code of the language that an element names, or an empty string."""
-    attribute = attributes.get("lang") or attributes.get("xml:lang")
-    return attribute.value if attribute else ""
+    def find_translate(self) -> str:
+        """Return "yes", "no", or "" where the element does not tell."""
+        if "translate" in self:
+            return {"no": "no", "yes": "yes", "": "yes"}.get(self["translate"].value.strip().lower(), "")
+        return "no" if "class" in self and "notranslate" in self["class"].value.lower().split() else ""
 
+    def find_language(self) -> str:
+        """Return the code of the language that the element names, or an empty string."""
+        attribute = self.get("lang") or self.get("xml:lang")
+        return attribute.value if attribute else ""
 
-def is_translated(tag: str, name: str, attributes: dict[str, TagAttribute]) -> bool:
-    """Return whether an attribute of an element is translated."""
-    if tag == "meta":
-        return name == "content" and not _METAS.isdisjoint(_find_values(attributes, *_META_NAMES))
-    if tag == "input" and name == "value":
-        return _find_values(attributes, "type") in (["submit"], ["button"], ["reset"])
-    return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES
+    def is_translated(self, tag: str, name: str) -> bool:
+        """Return whether the attribute of this name is translated. tag: name of the element."""
+        if tag == "meta":
+            return name == "content" and not _METAS.isdisjoint(self._find_values(*_META_NAMES))
+        if tag == "input" and name == "value":
+            return self._find_values("type") in (["submit"], ["button"], ["reset"])
+        return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES
 
+    def find_kept(self, tag: str, name: str) -> str:
+        """Return what an attribute that is not translated holds for people, or an empty string."""
+        if tag == "meta" and name == "content":
+            return next((_KEPT_METAS[each] for each in self._find_values(*_META_NAMES) if each in _KEPT_METAS), "")
+        if tag == "input" and name == "value":
+            return "text fields" if _TEXT_FIELDS.issuperset(self._find_values("type")) else ""
+        return "data attributes" if name.startswith("data-") and _PROSE.fullmatch(self[name].value) else ""
 
-def find_kept(tag: str, name: str, attributes: dict[str, TagAttribute]) -> str:
-    """Return what an attribute of an element that is not translated holds for people, or an empty string."""
-    if tag == "meta" and name == "content":
-        return next((_KEPT_METAS[each] for each in _find_values(attributes, *_META_NAMES) if each in _KEPT_METAS), "")
-    if tag == "input" and name == "value":
-        return "text fields" if _TEXT_FIELDS.issuperset(_find_values(attributes, "type")) else ""
-    return "data attributes" if name.startswith("data-") and _PROSE.fullmatch(attributes[name].value) else ""
-
-
-def _find_values(attributes: dict[str, TagAttribute], *names: str) -> list[str]:
-    """Return the values of those of these attributes that an element has, in small letters."""
-    return [attributes[name].value.strip().lower() for name in names if name in attributes]
+    def _find_values(self, *names: str) -> list[str]:
+        """Return the values of those of these attributes that the element has, in small letters."""
+        return [self[name].value.strip().lower() for name in names if name in self]
 
 
 _RAW = frozenset(["iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"])

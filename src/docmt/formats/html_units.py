@@ -23,19 +23,14 @@ from docmt.formats.html_elements import (
     READINGS,
     TAG_NAME,
     VOID,
+    Attributes,
     TagAttribute,
     Token,
     convert_text,
     find_borders,
     find_ends,
-    find_kept,
-    find_language,
     find_templates,
-    find_translate,
-    is_translated,
     list_names,
-    read_attributes,
-    set_value,
     unescape_text,
 )
 from docmt.formats.language_codes import primary_language, text_direction
@@ -166,7 +161,7 @@ class MarkupFile(UnitFile):
                 yield match.end(), match.end(), "".join(added)
             for tag, value in values.items():
                 if tag in attributes and attributes[tag].value.lower() != value.lower():
-                    yield set_value(attributes[tag], value)
+                    yield attributes[tag].set_value(value)
 
     def _escape(self, text: str) -> str:
         """Return character data as the file writes it."""
@@ -182,13 +177,13 @@ class MarkupFile(UnitFile):
         languages = {primary_language(config.source_language)}
         for token in self._tokens:
             if token.kind == "start" and token.name in ("html", "body"):
-                languages.add(primary_language(find_language(self._read_tag(token))))
+                languages.add(primary_language(self._read_tag(token).find_language()))
                 if token.name == "body":
                     break
         return languages - {""}
 
-    def _read_tag(self, token: Token) -> dict[str, TagAttribute]:
-        return read_attributes(self._text[token.start : token.end], token.start)
+    def _read_tag(self, token: Token) -> Attributes:
+        return Attributes(self._text[token.start : token.end], token.start)
 
     def _read(self) -> None:
         """Read all tokens."""
@@ -237,13 +232,13 @@ class MarkupFile(UnitFile):
         token = self._tokens[index]
         self._close(index)
         attributes = self._read_tag(token)
-        is_enabled = find_translate(attributes) == "yes"
+        is_enabled = attributes.find_translate() == "yes"
         reason = self._find_reason(token.name, attributes)
         if self._reason is None and (reason is not None or token.name in EMBEDDED or self._is_sign(index, attributes)):
             end = self._ends[index]
             is_whole = reason is None or len(self._frames) > _MAX_DEPTH  # each deeper one would be searched again
             tags = (self._read_tag(each) for each in self._tokens[index + 1 : end] if each.kind == "start")
-            if is_whole or not any(find_translate(each) == "yes" for each in tags):
+            if is_whole or not any(each.find_translate() == "yes" for each in tags):
                 self._add_whole(index, end, reason)
                 return end
         if self._reason is None and self._is_replaced(index):
@@ -265,7 +260,7 @@ class MarkupFile(UnitFile):
         """Return whether the element of a start tag ends a unit."""
         return self._tokens[start].name in BLOCKS or start in self._borders
 
-    def _is_sign(self, index: int, attributes: dict[str, TagAttribute]) -> bool:
+    def _is_sign(self, index: int, attributes: Attributes) -> bool:
         """Return whether an element is a sign that nobody reads as a word: an icon, an anchor, the number of a note."""
         name, tokens = self._tokens[index].name, self._tokens[index : self._ends[index]]
         text = "".join(token.value for token in tokens[:_MAX_SIGN] if token.kind == "text").strip()
@@ -295,7 +290,7 @@ class MarkupFile(UnitFile):
         is_part = sides[0] != [] and sides[0][0].value[-1:].isalnum()
         return is_old and not is_part and any(each and each.name in _NEW for each in around)
 
-    def _add_tag(self, token: Token, attributes: dict[str, TagAttribute], is_block: bool) -> None:
+    def _add_tag(self, token: Token, attributes: Attributes, is_block: bool) -> None:
         """Add a start tag to the running text."""
         has_patches = self._read_values(token, attributes)
         if is_block or token.name == "meta":
@@ -328,12 +323,12 @@ class MarkupFile(UnitFile):
         while self._frames and self._ends[self._frames[-1][0]] <= index:
             self._frames.pop()
 
-    def _find_reason(self, name: str, attributes: dict[str, TagAttribute]) -> str | None:
+    def _find_reason(self, name: str, attributes: Attributes) -> str | None:
         """Return why an element is not translated, or None."""
-        translate = find_translate(attributes)
+        translate = attributes.find_translate()
         if translate == "no":
             return 'translate="no"'
-        language = primary_language(find_language(attributes))
+        language = primary_language(attributes.find_language())
         if language and self._languages and language not in self._languages and name not in ("html", "body"):
             return "passages in another language"
         if "class" in attributes and not _SIGNATURES.isdisjoint(attributes["class"].value.split()):
@@ -362,15 +357,15 @@ class MarkupFile(UnitFile):
             span = first.start, tokens[-1].end
             self._items.append(_Item("single", *span, first.name, value, has_patches=any(patches), reason=reason or ""))
 
-    def _read_values(self, token: Token, attributes: dict[str, TagAttribute]) -> bool:
+    def _read_values(self, token: Token, attributes: Attributes) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
         values = []
         for name, attribute in attributes.items():
-            self.skip(find_kept(token.name, name, attributes), attribute.value)
-            if is_translated(token.name, name, attributes) and has_letters(attribute.value):
+            self.skip(attributes.find_kept(token.name, name), attribute.value)
+            if attributes.is_translated(token.name, name) and has_letters(attribute.value):
                 values.append((attribute, f"{name} of {token.name}"))
         self._values += values
-        language = primary_language(find_language(attributes))
+        language = primary_language(attributes.find_language())
         names_language = token.name in ("html", "body") or language in self._languages
         if names_language:
             self._language_tags.append(token)
