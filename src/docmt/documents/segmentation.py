@@ -337,11 +337,9 @@ def looks_wrapped(text: str, language: str = "en") -> bool:
     followed = [
         (line, below) for line, below in pairwise(lines) if not line.empty and not below.empty and below.kind == "text"
     ]
-    widths = sorted(
-        line.end - line.bare_start
-        for line, below in followed
-        if _OPEN_END.search(text[line.start : line.end].rstrip(",;")) and text[below.start].islower()
-    )
+    continued = [line for line, below in followed if text[below.start].islower()]
+    broken = [line for line in continued if _OPEN_END.search(text[line.start : line.end].rstrip(",;"))]
+    widths = sorted(line.end - line.bare_start for line in broken)
     if len(widths) < max(3, len(followed) / 2):
         return False
     widest = widths[-1 - len(widths) // 20]

@@ -178,10 +178,8 @@ def write_page(units: Sequence[BilingualUnit], title: str, source_language: str,
     """Return an HTML page of two columns. The partner of the sentence under the mouse or the focus lights up."""
     rows = []
     count = 0
-    sides = [
-        f'lang="{format_language_tag(language)}" dir="{text_direction(language)}"'
-        for language in (source_language, target_language)
-    ]
+    languages = source_language, target_language
+    sides = [f'lang="{format_language_tag(language)}" dir="{text_direction(language)}"' for language in languages]
     for unit in units:
         pairs = _split_tidied(unit)
         source = _write_column("s", count, [(pair, pair.source) for pair in pairs])

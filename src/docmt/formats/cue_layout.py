@@ -108,10 +108,8 @@ def _choose(text: str, gaps: Sequence[Break], wanted: Sequence[float], bonus: fl
         bonus if _PUNCTUATION.search(text, max(0, start - 1), start) else 0.0 if start < end else -_WITHIN_WORD
         for start, end in gaps
     ]
-    costs = [
-        [abs((start + end) / 2 - place) - more for (start, end), more in zip(gaps, bonuses, strict=True)]
-        for place in wanted[:count]
-    ]
+    scored = [((start + end) / 2, more) for (start, end), more in zip(gaps, bonuses, strict=True)]
+    costs = [[abs(middle - place) - more for middle, more in scored] for place in wanted[:count]]
     return [gaps[index] for index in choose_gaps(costs)] + [(len(text), len(text))] * (len(wanted) - count)
 
 

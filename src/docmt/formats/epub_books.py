@@ -76,10 +76,8 @@ class _Book(UnitFile):
         self, package: ZipPackage, front: Sequence[tuple[str, UnitFile]], body: Sequence[tuple[str, UnitFile]]
     ) -> None:
         self._package, self._parts = package, [*front, *body]
-        super().__init__(
-            [unit for _, part in self._parts for unit in part.units],
-            [skipped for _, part in self._parts for skipped in part.skipped],
-        )
+        units = [unit for _, part in self._parts for unit in part.units]
+        super().__init__(units, [skipped for _, part in self._parts for skipped in part.skipped])
         counts = [sum(len(part.units) for _, part in front), *(len(part.units) for _, part in body)]
         starts = [0, *accumulate(counts)]
         self.document_starts = [start for start, count in zip(starts, counts, strict=False) if count] or [0]

@@ -135,11 +135,8 @@ class MarkupFile(UnitFile):
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. language: see `UnitFile`; sets `lang` and `dir`."""
-        changes = [
-            (start, end, f'"{self._escape_value(units[index].text)}"')
-            for start, end, index in self._unquoted
-            if units[index] != self.units[index]
-        ]
+        changed = (each for each in self._unquoted if units[each[2]] != self.units[each[2]])
+        changes = [(start, end, f'"{self._escape_value(units[index].text)}"') for start, end, index in changed]
         if language:
             changes += self._name_language(language.replace("_", "-"))
         tidied = [tidy_pieces(old, new) for old, new in zip(self.units, units, strict=True)]

@@ -107,10 +107,8 @@ class MarkdownFile(TextFile):
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Text that would be markup is escaped. Markdown names no language."""
-        guarded = [
-            new if new == old else guard_markup(tidy_pieces(old, new))
-            for old, new in zip(self.units, units, strict=True)
-        ]
+        pairs = zip(self.units, units, strict=True)
+        guarded = [new if new == old else guard_markup(tidy_pieces(old, new)) for old, new in pairs]
         strings = [
             (each.value.start, each.value.end, each.write(tidy_spaces(units[index], self.units[index]).render()))
             for index, each in self.strings.items()

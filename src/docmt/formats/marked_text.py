@@ -75,11 +75,8 @@ def _select_codes(unit: Unit, start: int, end: int) -> Unit:
     """
     if not unit.codes:
         return Unit(unit.text[start:end])
-    kept = {
-        index
-        for index, code in enumerate(unit.codes)
-        if code.kind == "single" and start < code.offset < end and not code.is_break
-    }
+    singles = [index for index, code in enumerate(unit.codes) if code.kind == "single" and not code.is_break]
+    kept = {index for index in singles if start < unit.codes[index].offset < end}
     for pair in match_codes(unit.codes).items():
         first, last = (unit.codes[index].offset for index in pair)
         is_inner = first < end and start < last and (first < last or start < first)
@@ -135,10 +132,8 @@ def fill(source: str, target: str) -> tuple[str, list[Link] | None] | None:
     source: the sentence with marks. target: the translation as `mark_pair` gives it. None where the codes would come to
     stand elsewhere, or placeholders would be lost.
     """
-    names = [
-        Counter(name for span in find_placeholders(side) if VISIBLE.match(name := side[slice(*span)]))
-        for side in (source, target)
-    ]
+    placeholders = ([side[slice(*span)] for span in find_placeholders(side)] for side in (source, target))
+    names = [Counter(filter(VISIBLE.match, each)) for each in placeholders]
     if names[0] != names[1]:
         return None
     if not has_signs(source):

@@ -68,9 +68,8 @@ class RunLayout:
 
     def _find_neighbor(self, previous: str, following: Iterable[str | Code]) -> str:
         """Return the run of text outside of runs: the plainer one of the runs before and after it."""
-        later = (
-            part.id for part in following if isinstance(part, Code) and part.kind != "single" and part.id in self.heads
-        )
+        pairs = (part for part in following if isinstance(part, Code) and part.kind != "single")
+        later = (part.id for part in pairs if part.id in self.heads)
         near = [id for id in (previous, next(later, "")) if id] or list(self.heads)
         return min(near, key=lambda id: len(self.heads[id]))
 

@@ -116,11 +116,8 @@ class XliffFile(UnitFile):
             return self._data
         if language:
             _, name = LANGUAGES[self._is_old]
-            replacements += [
-                set_attribute(self._file, element, name, format_language_tag(language))
-                for element in self._language_elements()
-                if name not in element.attributes
-            ]
+            unnamed = [each for each in self._language_elements() if name not in each.attributes]
+            replacements += [set_attribute(self._file, each, name, format_language_tag(language)) for each in unnamed]
         return self._file.encode(PatchedText(self._file.text).render((), (), replacements))
 
     def _find_all(self, name: str) -> Iterator[Element]:
