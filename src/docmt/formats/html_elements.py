@@ -59,8 +59,8 @@ _IMPLIED_ENDS = {
 class Token(NamedTuple):
     """A tag, characters, or markup that shows nothing."""
 
-    kind: Literal["start", "end", "text", "aside"]
-    """"aside": comment, declaration, processing instruction, contents of scripts"""
+    kind: Literal["start", "end", "text", "hidden"]
+    """"hidden": comment, declaration, processing instruction, contents of scripts"""
     start: int
     end: int
     name: str = ""
@@ -261,7 +261,7 @@ _FOREIGN = ("math", "svg")
 _HAS_TEXT = _RAW - {"script", "style"}
 _MARKUP = re.compile(
     r"""
-    (?P<aside><!--(?:-?>|.*?--!?>|.*\Z) | <%(?:(?!<%).)*?%> | <\?(?:php\b|=).*?(?:\?>|\Z)
+    (?P<hidden><!--(?:-?>|.*?--!?>|.*\Z) | <%(?:(?!<%).)*?%> | <\?(?:php\b|=).*?(?:\?>|\Z)
     | <(?:[!?]|/(?![A-Za-z]))[^>]*(?:>|\Z))
     | </(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
     | <(?P<start>[A-Za-z]"""
@@ -271,7 +271,7 @@ _MARKUP = re.compile(
 )
 _CDATA = "<![CDATA["
 _XML_MARKUP = re.compile(
-    _MARKUP.pattern.replace("[A-Za-z]", r"[^\W\d]").replace("aside>", r"aside><!\[CDATA\[.*?\]\]> | "), _MARKUP.flags
+    _MARKUP.pattern.replace("[A-Za-z]", r"[^\W\d]").replace("hidden>", r"hidden><!\[CDATA\[.*?\]\]> | "), _MARKUP.flags
 )
 _XML_KNOWN = CAN_COPY | list_names("a br code kbd samp var")
 """Names that mean in pieces of XML what they mean in HTML."""
@@ -285,15 +285,15 @@ def tokenize(text: str, is_html: bool = True) -> Iterator[Token]:
     while match := markup.search(text, position):
         if match.start() > begin:
             yield Token("text", begin, match.start(), value=decode(text[begin : match.start()]))
-        end = match.end() if match["aside"] or match["end"] or match[0].endswith(">") else len(text)
+        end = match.end() if match["hidden"] or match["end"] or match[0].endswith(">") else len(text)
         tag = match["start"] or match["end"] or ""
         name = tag.lower() if is_html else tag if tag in _XML_KNOWN else _XML_PREFIX + tag
         if not is_html and match[0].startswith(_CDATA):
             yield Token("text", match.start(), end, value=match[0][len(_CDATA) : -3])
         elif match["end"]:
             yield Token("end", match.start(), end, name)
-        elif match["aside"] or not match[0].endswith(">"):  # or a tag that nothing closes
-            yield Token("aside", match.start(), end)
+        elif match["hidden"] or not match[0].endswith(">"):  # or a tag that nothing closes
+            yield Token("hidden", match.start(), end)
         else:
             is_empty = match[0].endswith("/>") and (name in _FOREIGN or not is_html)
             yield Token("start", match.start(), end, name, is_empty=is_empty)
@@ -301,7 +301,7 @@ def tokenize(text: str, is_html: bool = True) -> Iterator[Token]:
             if finish > end and name in _HAS_TEXT:
                 yield Token("text", end, finish, value=decode(text[end:finish]))
             elif finish > end:
-                yield Token("aside", end, finish)
+                yield Token("hidden", end, finish)
             end = finish
         position = begin = end
     if begin < len(text):

@@ -14,7 +14,7 @@ from docmt.formats.html_elements import Token, convert_text, find_templates, tok
 from docmt.formats.html_units import MarkupFile
 from docmt.formats.patched_text import find_mark
 from docmt.formats.units import ReadConfig
-from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text
+from docmt.formats.xml_tree import COMMENT, Element, Text, XmlFile, escape_text
 
 _HEAD_SIZE = 4096
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
@@ -110,15 +110,15 @@ def _iterate_xml(node: Element | Text) -> Iterator[Token]:
     """Yield the tokens of an element."""
     if isinstance(node, Text):
         yield Token("text", node.start, node.end, value=node.value)
-    elif node.name == ASIDE:
-        yield Token("aside", node.start, node.end)
+    elif node.name == COMMENT:
+        yield Token("hidden", node.start, node.end)
     else:
         name = _XML_FOREIGN.get(node.name, node.name.removeprefix(_XHTML))
         yield Token("start", node.start, node.inner_start, name, is_empty=node.is_empty_tag)
         if node.is_empty_tag:
             return
         if node.name in _XML_FOREIGN:
-            yield Token("aside", node.inner_start, node.inner_end)
+            yield Token("hidden", node.inner_start, node.inner_end)
         else:
             for child in node.children:
                 yield from _iterate_xml(child)

@@ -81,7 +81,7 @@ _MAX_DEPTH = 50
 class _Item(NamedTuple):
     """A piece of running text."""
 
-    kind: Literal["text", "open", "close", "single", "break", "aside"]
+    kind: Literal["text", "open", "close", "single", "break", "hidden"]
     start: int
     end: int
     name: str = ""
@@ -217,7 +217,7 @@ class MarkupFile(UnitFile):
             yield _Item(tag, token.start + start, token.start + end, name, can_copy=False)
             position = end
         value = self._decode(raw[position:]) if position else token.value
-        kind: Literal["text", "aside"] = "text" if token.kind == "text" else "aside"
+        kind: Literal["text", "hidden"] = "text" if token.kind == "text" else "hidden"
         yield _Item(kind, token.start + position, token.end, value=value)
 
     @property
@@ -296,9 +296,9 @@ class MarkupFile(UnitFile):
         if token.name == "br":
             self._items.append(_Item("break", token.start, token.end, has_patches=has_patches))
             return
-        is_alone = token.is_empty or token.name in VOID
+        is_single = token.is_empty or token.name in VOID
         can_copy = token.name in CAN_COPY - {"sub", "sup"} and "id" not in attributes
-        kind: Literal["single", "open"] = "single" if is_alone else "open"
+        kind: Literal["single", "open"] = "single" if is_single else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 
     def _end(self, index: int) -> None:
@@ -312,7 +312,7 @@ class MarkupFile(UnitFile):
         if is_block or self._reason != old:
             self._flush()
         elif self._reason is None:
-            kind: Literal["aside", "close"] = "aside" if token.name in VOID else "close"
+            kind: Literal["hidden", "close"] = "hidden" if token.name in VOID else "close"
             self._items.append(_Item(kind, token.start, token.end, token.name))
 
     def _close(self, index: int) -> None:
@@ -427,7 +427,7 @@ class MarkupFile(UnitFile):
             if item.has_patches:
                 nested[id] = item.start, last
             if index not in partners:
-                builder.add_alone(id, content, is_space=item.kind == "break")
+                builder.add_single(id, content, is_space=item.kind == "break")
                 has_space = has_space or item.kind == "break"
             elif item.kind == "open":
                 builder.open(id, content, item.can_copy)
@@ -463,7 +463,7 @@ def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:
     top = min((depths[index] for index in texts if has_words(items[index].value)), default=0) - 1
     new, cuts, position = list[_Item](), list[int](), 0
     for before, after in pairwise(texts):
-        tags = [item for item in items[before + 1 : after] if item.kind != "aside"]
+        tags = [item for item in items[before + 1 : after] if item.kind != "hidden"]
         place = next((index for index in range(before + 1, after) if items[index].kind == "open"), after)
         picture = next((index for index in range(before + 1, after) if items[index].name in _PICTURES), after)
         if picture < after and _LAST_WORD.search(items[before].value) and _FIRST_WORD.match(items[after].value):

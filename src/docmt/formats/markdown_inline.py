@@ -307,7 +307,7 @@ class _Writer:
 
     def _add_image(self, item: _Item, end: _Item) -> None:
         id = self._name()
-        self._builder.add_alone(id, self._source[item.start : end.end])
+        self._builder.add_single(id, self._source[item.start : end.end])
         self._nested[id] = item.start, end.end
         is_name = self._source[end.start : end.end] in ("]", "][]")  # the text is also the name of the target
         if self._source[item.start] == "^" or not is_name:
@@ -336,9 +336,9 @@ class _Writer:
             self._builder.add_text(html.unescape(content))
         elif item.kind == "hard":
             number = self._source.count("\n", 0, item.start)
-            self._builder.add_alone(self._name(), self._breaks[number], is_space=True)
+            self._builder.add_single(self._name(), self._breaks[number], is_space=True)
         elif item.kind == "tab":
-            self._builder.add_alone(self._name(), content, is_space=True)
+            self._builder.add_single(self._name(), content, is_space=True)
         elif item.kind in ("open", "close"):
             self._add_bracket(item, content)
         elif item.kind == "delimiter":
@@ -356,7 +356,7 @@ class _Writer:
             self._builder.add_text(wiki["text"] or wiki["name"])
             self._close("[[", "]]")
         elif item.kind != "none":
-            self._builder.add_alone(self._name(), content)
+            self._builder.add_single(self._name(), content)
 
     def _add_bracket(self, item: _Item, content: str) -> None:
         if item.partner < 0:
@@ -378,11 +378,11 @@ class _Writer:
     def _add_tag(self, content: str) -> None:
         name = re.sub(r"\W.*", "", content.strip("</"), flags=re.DOTALL).lower()
         if name == "br":
-            self._builder.add_alone(self._name(), content, is_space=True)
+            self._builder.add_single(self._name(), content, is_space=True)
         elif content.startswith("</"):
             self._close(name, content)
         elif content.endswith("/>"):
-            self._builder.add_alone(self._name(), content)
+            self._builder.add_single(self._name(), content)
         else:
             self._open(name, content, can_copy=name != "a")
 
@@ -397,7 +397,7 @@ class _Writer:
         """Close a pair. Return its id, if it was open."""
         index = next((each for each in reversed(range(len(self._opened))) if self._opened[each][0] == name), None)
         if index is None:
-            self._builder.add_alone(self._name(), content)
+            self._builder.add_single(self._name(), content)
             return ""
         id = self._opened[index][1]
         self._builder.close(id, content)

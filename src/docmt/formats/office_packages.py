@@ -18,7 +18,7 @@ from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_li
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import space_words
 from docmt.formats.units import Unit, UnitFile
-from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, find_value, set_attribute
+from docmt.formats.xml_tree import COMMENT, Element, XmlFile, escape_attribute, escape_text, find_value, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
 _SCHEMAS = {
@@ -305,8 +305,8 @@ class OfficeFile(UnitFile):
                 form, text = child.find("a:rPr"), child.find("a:t")
                 head = part.file.text[child.start : child.inner_start] + (part.raw(form) if form else "")
                 builder.add_text(format_key(form), head, join_lines(text.text(), has_tabs=True) if text else "")
-            elif child.name != ASIDE:
-                builder.add_alone(part.raw(child), is_space=child.name == "a:br")
+            elif child.name != COMMENT:
+                builder.add_single(part.raw(child), is_space=child.name == "a:br")
         for link in paragraph.iter(*LINKS):
             self.skip("tips of links", link.attributes.get("tooltip", ""))
         unit = builder.finish()

@@ -13,7 +13,7 @@ from typing import Any
 
 from docmt.formats.patched_text import Span
 from docmt.formats.units import Code, Unit, UnitBuilder
-from docmt.formats.xml_tree import ASIDE, Element, escape_text
+from docmt.formats.xml_tree import COMMENT, Element, escape_text
 
 _LINE_FEEDS = re.compile(r"[ \t]*[\r\n]+[ \t\r\n]*")
 _LINE_FEEDS_AND_TABS = re.compile(r"[ ]*[\t\r\n]+[ \t\r\n]*")
@@ -85,7 +85,7 @@ class _RunWriter:
 
     def add_code(self, id: str, content: str) -> None:
         if content:
-            self.builder.add_alone(id, content)
+            self.builder.add_single(id, content)
 
     def enter(self, run: str, is_text: bool) -> None:
         """Close what is open but not wanted, and open the run, and its text. run: empty for none."""
@@ -127,15 +127,15 @@ class RunBuilder:
         id = f"i{self._builder.code_count}"
         self.layout.inner[id] = content
         whole = f"{self.layout.text_end}{content}{self.layout.text_start}"
-        self._builder.add_alone(id, whole, is_space)
+        self._builder.add_single(id, whole, is_space)
         if span:
             self.nested[id] = span
 
-    def add_alone(self, content: str, is_space: bool = False, span: Span | None = None) -> None:
+    def add_single(self, content: str, is_space: bool = False, span: Span | None = None) -> None:
         """Add a single code between runs. span: of a code that holds units itself."""
         self._close_run()
         id = str(self._builder.code_count)
-        self._builder.add_alone(id, content, is_space)
+        self._builder.add_single(id, content, is_space)
         if span:
             self.nested[id] = span
 
@@ -192,6 +192,6 @@ def format_key(element: Element | None) -> Format:
         return None
     attributes = sorted((name, value) for name, value in element.attributes.items() if name not in _PLAIN_ATTRIBUTES)
     attributes = [pair for pair in attributes if "rsid" not in pair[0] and not pair[0].startswith("xmlns")]
-    shown = [each for each in element.elements if each.name != ASIDE and each.local_name not in _PLAIN_ELEMENTS]
+    shown = [each for each in element.elements if each.name != COMMENT and each.local_name not in _PLAIN_ELEMENTS]
     children = tuple((child.name, format_key(child)) for child in shown)
     return (tuple(attributes), children) if attributes or children else None

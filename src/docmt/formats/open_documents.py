@@ -260,7 +260,7 @@ class _InlineReader:
             elif kind == "plain":
                 self.add(node.children)
             else:
-                self._add_alone(node, kind)
+                self._add_single(node, kind)
 
     def _add_pair(self, run: Sequence[Element], kind: str, format: str) -> None:
         if kind == "pair":
@@ -280,10 +280,10 @@ class _InlineReader:
             self._opened.pop()
             self.builder.close(id, self._file.text[inner[-1].inner_end : run[-1].end])
 
-    def _add_alone(self, node: Element, kind: str) -> None:
+    def _add_single(self, node: Element, kind: str) -> None:
         self._count += 1
         id = f"a{self._count}"
-        self.builder.add_alone(id, self._file.text[node.start : node.end], is_space=kind == "space")
+        self.builder.add_single(id, self._file.text[node.start : node.end], is_space=kind == "space")
         if next(node.iter(*_PARAGRAPHS, *_PLAIN), None) is not None:
             self.nested[id] = node.start, node.end
         elif kind == "code":

@@ -247,7 +247,7 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
     elif code and code.kind == "close":
         builder.close(code.id, code.content)
     elif code:
-        builder.add_alone(code.id, code.content, is_space=code.is_break)
+        builder.add_single(code.id, code.content, is_space=code.is_break)
     elif token.kind == "text":
         builder.add_text(token.content)
     elif token.kind == "open":
@@ -258,7 +258,7 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
     elif token.content.startswith(("<rt", "<rp")):
         builder.add_reading(id, token.content)
     else:
-        builder.add_alone(id, token.content, is_space=token.kind == "space")
+        builder.add_single(id, token.content, is_space=token.kind == "space")
 
 
 def tidy_pieces(old: Unit, new: Unit) -> Unit:

@@ -103,7 +103,7 @@ class _Token:
     start: int
     end: int
     kind: str
-    """text | space | mark (a dash or music) | line | reading (of a ruby) | open | close | alone"""
+    """text | space | mark (a dash or music) | line | reading (of a ruby) | open | close | single"""
     name: str = ""
     """of a tag"""
     partner: int = 0
@@ -370,7 +370,7 @@ def _add_unit(file: SubtitleFile, group: Sequence[_Turn]) -> None:
     for number, turn in enumerate(group):
         if number:
             border = file.text[group[number - 1].end : turn.start]
-            builder.add_alone(f"{CUE}{number}", border, is_space=True)
+            builder.add_single(f"{CUE}{number}", border, is_space=True)
         _add_turn(file, builder, turn)
         lines = [token for token in turn.tokens if token.kind == "line"]
         counts.append(len(lines) + 1)
@@ -388,7 +388,7 @@ def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:
         content = file.text[token.start : token.end]
         id = str(builder.code_count + 1)
         if token.kind == "line":
-            builder.add_alone(f"{LINE}{id}", content, is_space=True)
+            builder.add_single(f"{LINE}{id}", content, is_space=True)
         elif token.kind == "open":
             can_copy = token.name not in _NOT_COPIED
             id = content if can_copy and content not in opened else id
@@ -399,6 +399,6 @@ def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:
         elif token.kind == "reading":
             builder.add_reading(id, content)
         elif token.kind == "single":
-            builder.add_alone(id, content, is_space=content in _HARD_SPACES)
+            builder.add_single(id, content, is_space=content in _HARD_SPACES)
         else:
             builder.add_text(_plain(file.text, token, file.is_vtt))

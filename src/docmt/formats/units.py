@@ -187,10 +187,10 @@ class UnitBuilder:
         """Close the pair of this id, and make single codes of all that was opened inside and is not closed."""
         index = next((i for i in reversed(self._opened) if self._codes[i].id == id), None)
         if index is None:
-            self.add_alone(id, content)
+            self.add_single(id, content)
             return
         while self._opened[-1] != index:
-            self._set_alone(self._opened.pop())
+            self._make_single(self._opened.pop())
         self._opened.pop()
         start = self._codes[index]
         content = "".join([*(held for place, held in self._readings if place == index), content])
@@ -214,9 +214,9 @@ class UnitBuilder:
         if self._opened:
             self._readings.append((self._opened[-1], content))
         else:
-            self.add_alone(id, content)
+            self.add_single(id, content)
 
-    def add_alone(self, id: str, content: str, is_space: bool = False) -> None:
+    def add_single(self, id: str, content: str, is_space: bool = False) -> None:
         """Add a single code. is_space: see `Code`; no space is added after another one."""
         adds_space = is_space and not self._ends_with_space
         code = Code(self._length, "single", id, content, is_space=adds_space, follows_space=is_space and not adds_space)
@@ -230,7 +230,7 @@ class UnitBuilder:
     def finish(self, id: str = "") -> Unit:
         """Return the unit."""
         for index in self._opened:
-            self._set_alone(index)
+            self._make_single(index)
         return Unit(self.text, tuple(self._codes), id)
 
     def _add_space_to_code(self) -> None:
@@ -248,7 +248,7 @@ class UnitBuilder:
         if TAG_SIGN.match(self._codes[-1].content):
             self._last_single = len(self._codes) - 1
 
-    def _set_alone(self, index: int) -> None:
+    def _make_single(self, index: int) -> None:
         code = self._codes[index]
         self._codes[index] = Code(code.offset, "single", code.id, code.content)
 

@@ -19,7 +19,7 @@ from docmt.formats.office_runs import RunBuilder, format_key, join_lines
 from docmt.formats.patched_text import Replacement
 from docmt.formats.units import ReadConfig, Skipped, Unit, is_code_style
 from docmt.formats.workbooks import ChartedFile
-from docmt.formats.xml_tree import ASIDE, Element, XmlFile, set_attribute
+from docmt.formats.xml_tree import COMMENT, Element, XmlFile, set_attribute
 
 _TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.{}+xml"
 _MAIN_TYPES = (_TYPE.format("document.main"), _TYPE.format("template.main"))
@@ -37,7 +37,7 @@ _SHOWN = {
 """Attributes that people read."""
 _HOLDERS = ("w:p", "a:p", *_SHOWN)
 """Elements with units of their own."""
-_DROPPED = frozenset(("w:proofErr", "w:lastRenderedPageBreak", ASIDE))
+_DROPPED = frozenset(("w:proofErr", "w:lastRenderedPageBreak", COMMENT))
 _PAIRS = frozenset(("w:hyperlink", "w:smartTag", "w:customXml", "w:fldSimple"))
 _COPIED = frozenset(("w:ins", "w:moveTo", "w:dir", "w:bdo"))
 _SPACES = frozenset(("w:tab", "w:br", "w:cr", "w:ptab"))
@@ -326,7 +326,7 @@ class _StoryReader:
                 self._add_pair(node, node, can_copy=node.name in _COPIED)
             elif node.name == "w:sdt" and node in self._controls:
                 self._release()
-                self._builder.add_alone(raw, span=(node.start, node.end))
+                self._builder.add_single(raw, span=(node.start, node.end))
             elif node.name == "w:sdt" and (content := node.find("w:sdtContent")) and not content.is_empty_tag:
                 self._add_pair(node, content, can_copy=False)
             elif self._hidden:
@@ -334,11 +334,11 @@ class _StoryReader:
             else:
                 if node.name in ("m:oMath", "m:oMathPara"):
                     self._file.skipped.append(Skipped("formulas", node.text()))
-                self._builder.add_alone(raw, span=self._hold(node))
+                self._builder.add_single(raw, span=self._hold(node))
 
     def _add_pair(self, node: Element, content: Element, can_copy: bool) -> None:
         if node.is_empty_tag:
-            self._builder.add_alone(self._part.raw(node))
+            self._builder.add_single(self._part.raw(node))
             return
         self._release()
         text = self._part.file.text
@@ -382,7 +382,7 @@ class _StoryReader:
     def _release(self) -> None:
         """Add the markup of a field that was held back."""
         if self._held:
-            self._builder.add_alone("".join(self._held))
+            self._builder.add_single("".join(self._held))
             self._held = []
 
     def _add_run(self, run: Element, raw: str) -> None:
@@ -445,13 +445,13 @@ class _StoryReader:
         if form and (_is_hidden(form) or self._is_code(form, "w:rStyle")):
             if texts and not _is_hidden(form):
                 self._file.skipped.append(Skipped("code", "".join(each.text() for each in texts)))
-            self._builder.add_alone(raw)
+            self._builder.add_single(raw)
             return
         if base := run.find("w:ruby", "w:rubyBase"):
             self._add_pair(run, base, can_copy=False)
             return
         if not texts and not all(child.name in _CHARACTERS for child in content):
-            self._builder.add_alone(raw, span=self._hold(run))
+            self._builder.add_single(raw, span=self._hold(run))
             return
         head = self._part.file.text[run.start : run.inner_start] + (self._part.raw(form) if form else "")
         key = format_key(form)

@@ -165,7 +165,7 @@ class Workbook(OfficeFile):
             if match["character"]:
                 builder.add_text("&")
             else:
-                builder.add_alone(str(match.start() - start), match[0])
+                builder.add_single(str(match.start() - start), match[0])
             position = match.end()
         builder.add_text(unescape(text[position:end]))
         unit = builder.finish()

@@ -18,7 +18,7 @@ from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import find_letters_beside, hide_placeholders, is_icu_message, space_words, tidy_spaces
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, UnitPair
-from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
+from docmt.formats.xml_tree import COMMENT, Element, Text, XmlFile, escape_text, set_attribute
 
 ROOT = re.compile(r"(?:\{urn:oasis:names:tc:xliff:document:(\d)\.\d\})?xliff")
 """Name of the root, with the version."""
@@ -321,14 +321,14 @@ class _InlineReader:
                 self._builder.open(id, whole, can_copy=False)
             elif partner := _find_name(node, _ENDS.get(kind, ())):
                 self._builder.close(self._opened.pop((_FAMILIES[kind], partner), id), whole)
-            elif kind in _ALONE and mark:
+            elif kind in _SINGLE and mark:
                 self._builder.close(self._opened.pop(("x", name), id), whole)
-            elif kind in _ALONE and name in ended:
+            elif kind in _SINGLE and name in ended:
                 self._opened["x", name] = id
                 self._builder.open(id, whole, can_copy=False)
             else:
                 is_space = node.attributes.get("ctype") == "lb" or node.attributes.get("subType") == "xlf:lb"
-                self._builder.add_alone(id, whole, is_space and node.name != ASIDE)
+                self._builder.add_single(id, whole, is_space and node.name != COMMENT)
 
 
 def _find_indent(text: str, end: int) -> str:
@@ -342,7 +342,7 @@ def _find_indent(text: str, end: int) -> str:
 
 _WORD_LIKE = re.compile(r"<(?:[\w.-]+:)?(?:ph|x|mrk)\b")
 """Elements that may show words in their line."""
-_ALONE = ("x", "ph", "it")
+_SINGLE = ("x", "ph", "it")
 _FAMILIES = {"sc": "c", "ec": "c", "sm": "m", "em": "m", "bx": "x", "ex": "x", "bpt": "pt", "ept": "pt"}
 
 

@@ -20,7 +20,7 @@ from docmt.core.errors import DocmtError
 from docmt.formats.patched_text import find_mark
 
 MAX_DEPTH = 250
-ASIDE = "#aside"
+COMMENT = "#comment"
 """Name of comments and processing instructions among the children of an element."""
 _TOKEN = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<!DOCTYPE[^>]*>|<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>|[^<]+", re.DOTALL
@@ -212,7 +212,7 @@ def _build_tree(text: str, path: str, prefixes: Mapping[str, str]) -> Element:
             current.inner_end, current.end, current = start, end, current.parent
             spaces.pop()
         elif raw.startswith(("<!", "<?")):
-            current.children.append(Element(ASIDE, "", start, end, current, end, end))
+            current.children.append(Element(COMMENT, "", start, end, current, end, end))
         else:
             element = _parse_tag(raw, start, current, spaces, prefixes)
             current.children.append(element)
@@ -223,7 +223,7 @@ def _build_tree(text: str, path: str, prefixes: Mapping[str, str]) -> Element:
                 current = element
                 if len(spaces) > MAX_DEPTH:
                     raise DocmtError(f"{path}: elements are nested deeper than {MAX_DEPTH}. It is refused.")
-    root = next((each for each in document.elements if each.name != ASIDE), None)
+    root = next((each for each in document.elements if each.name != COMMENT), None)
     if root is None or current is not document:
         raise DocmtError(f"{path}: broken XML. Save it again with its program.")
     root.parent = None
