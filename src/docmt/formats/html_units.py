@@ -377,8 +377,7 @@ class MarkupFile(UnitFile):
             self._add_unit(items[start:end])
         values, self._values = self._values, []
         for attribute, name in values:
-            text = attribute.value.strip(_SPACES)
-            index = self.add_unit(Unit(text, id=name))
+            index = self.add_unit(Unit(attribute.value.strip(_SPACES), id=name))
             if not attribute.quote:
                 self._unquoted.append((attribute.start, attribute.end, index))
                 continue
@@ -516,8 +515,7 @@ def _is_note(item: _Item, before: str, after: str) -> bool:
 def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
     """Yield the indices of line breaks at empty lines and between the lines of an address."""
     breaks = [index for index, item in enumerate(items) if item.kind == "break"]
-    borders = [-1, *breaks, len(items)]
-    lines = [items[start + 1 : end] for start, end in pairwise(borders)]
+    lines = [items[start + 1 : end] for start, end in pairwise([-1, *breaks, len(items)])]
     texts = [_join_text(line) for line in lines]
     blank = [not text and all(item.kind != "single" for item in line) for line, text in zip(lines, texts, strict=True)]
     for number, index in enumerate(breaks):

@@ -63,8 +63,7 @@ def mark_pair(source: tuple[Unit, int, int], target: tuple[Unit, int, int]) -> t
     if counts[0] != counts[1] or any(map(has_signs, contents)):
         return None
     numbers: dict[tuple[str, str], deque[str]] = defaultdict(deque)
-    first = show(_write(parts[0], numbers))
-    return first, show(_write(parts[1], numbers))
+    return show(_write(parts[0], numbers)), show(_write(parts[1], numbers))
 
 
 def _select_codes(unit: Unit, start: int, end: int) -> Unit:

@@ -372,8 +372,7 @@ def _add_unit(file: SubtitleFile, group: Sequence[_Turn]) -> None:
             border = file.text[group[number - 1].end : turn.start]
             builder.add_single(f"{CUE}{number}", border, is_space=True)
         _add_turn(file, builder, turn)
-        lines = [token for token in turn.tokens if token.kind == "line"]
-        counts.append(len(lines) + 1)
+        counts.append(1 + sum(token.kind == "line" for token in turn.tokens))
         widths.append(max(map(len, file.text[turn.start : turn.end].splitlines())))
     unit = builder.finish(group[0].cue)
     if has_letters(unit.text):
