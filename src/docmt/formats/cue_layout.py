@@ -155,11 +155,10 @@ def _write(unit: Unit, breaks: Sequence[tuple[Break, str, bool]], escape: Callab
                 opened.pop()
             index += 1
         yield escape(unit.text[position:start])
-        if is_border:
-            yield from (ends[each].content for each in reversed(opened))
+        around = opened if is_border else []
+        yield from (ends[each].content for each in reversed(around))
         yield content
-        if is_border:
-            yield from (codes[each].content for each in opened)
+        yield from (codes[each].content for each in around)
         position = following
     yield from (code.content for code in codes[index:])
 

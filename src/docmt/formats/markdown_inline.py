@@ -261,10 +261,8 @@ def _close_emphasis(source: str, item: _Item, stacks: dict[str, list[_Item]]) ->
             other = stack[depth]
             length = other.end - other.start
             both = item.can_open or other.can_close
-            if character in "~=^":
-                fits = other.count == item.count
-            else:
-                fits = not both or (length + size) % 3 != 0 or (length % 3 == 0 and size % 3 == 0)
+            is_allowed = not both or (length + size) % 3 != 0 or (length % 3 == 0 and size % 3 == 0)
+            fits = other.count == item.count if character in "~=^" else is_allowed
             if fits:
                 break
         else:

@@ -16,7 +16,7 @@ from itertools import chain, groupby, takewhile
 from types import MappingProxyType
 
 from docmt.documents.protected_text import find_protected, find_words_and_protected
-from docmt.documents.words import Span, find_words
+from docmt.documents.words import Span, find_words, has_words
 from docmt.formats.single_codes import AlignedSentence, Atom, Range, Stack, find_ranges, place_atoms, touches
 from docmt.formats.units import Code, Unit
 
@@ -217,7 +217,7 @@ def _map_stacks(sentence: AlignedSentence, word_stacks: Sequence[Stack]) -> list
     target, aligned = sentence.target, sentence.aligned
     mapped: list[Stack | None] = []
     for (start, end), index in zip(target, aligned, strict=True):
-        is_word = any(map(str.isalnum, translation[start:end]))
+        is_word = has_words(translation[start:end])
         mapped.append(word_stacks[index] if index is not None and is_word else None)
     if not any(stack is not None for stack in mapped):  # no words at all
         mapped = [None if index is None else word_stacks[index] for index in aligned]
@@ -249,10 +249,8 @@ def _fill_gaps(stacks: list[Stack | None], opening: Sequence[bool]) -> list[Stac
     for number in range(1, len(filled)):
         if filled[number] is None:
             filled[number] = filled[number - 1]
-    for number in reversed(range(len(filled) - 1)):
-        if filled[number] is None:
-            filled[number] = filled[number + 1]
-    return [stack or () for stack in filled]
+    first = next((stack for stack in filled if stack is not None), ())
+    return [first if stack is None else stack for stack in filled]
 
 
 def _align_whole(sentence: AlignedSentence) -> list[int | None]:
@@ -261,7 +259,7 @@ def _align_whole(sentence: AlignedSentence) -> list[int | None]:
     Where all are unaligned, they are aligned by their order.
     """
     translation, target = sentence.translation, sentence.target
-    words = [number for number, (start, end) in enumerate(target) if any(map(str.isalnum, translation[start:end]))]
+    words = [number for number, (start, end) in enumerate(target) if has_words(translation[start:end])]
     elided = {each - 2 for each in words if each > 1 and translation[target[each][0] - 1] in _APOSTROPHES}
     whole = {*words} - elided or {*range(len(target))}
     aligned = [index if number in whole else None for number, index in enumerate(sentence.aligned)]
@@ -414,7 +412,7 @@ def _find_runs(pieces: Sequence[_Piece], id: str, span: Iterable[int]) -> list[l
             else:
                 runs[-1] += [*bridge, index]
             bridge = []
-        elif bridge is not None and piece.atom is None and not any(map(str.isalnum, piece.text)):
+        elif bridge is not None and piece.atom is None and not has_words(piece.text):
             bridge.append(index)
         else:
             bridge = None
