@@ -35,7 +35,7 @@ def build(*parts):
         elif part.startswith("<"):
             builder.open(part[1:-1], part, can_copy=part != "<a>")
         elif part.startswith("["):
-            builder.add_alone(part, part)
+            builder.add_single(part, part)
         else:
             builder.add_text(part)
     return builder.finish("p1")

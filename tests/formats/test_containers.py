@@ -186,7 +186,7 @@ def read_inline(file, nodes, builder, classify):
             nested |= read_inline(file, node.children, builder, classify)
             builder.close(id, file.text[node.inner_end : node.end])
         else:
-            builder.add_alone(id, file.text[node.start : node.end], is_space=classify(node) == "space")
+            builder.add_single(id, file.text[node.start : node.end], is_space=classify(node) == "space")
             nested |= {id: (node.start, node.end)} if classify(node) == "nested" else {}
     return nested
 

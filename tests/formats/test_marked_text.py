@@ -19,7 +19,7 @@ def build(generator, codes):
         while left and generator.random() < 0.4:
             kind, content = left.pop()
             if kind == "single":
-                builder.add_alone(content, content)
+                builder.add_single(content, content)
             else:
                 builder.open(content, content)
                 opened.append(content)
@@ -30,7 +30,7 @@ def build(generator, codes):
     for content in reversed(opened):
         builder.close(content, "/")
     for _, content in left:
-        builder.add_alone(content, content)
+        builder.add_single(content, content)
     builder.add_text("last")
     return builder.finish()
 

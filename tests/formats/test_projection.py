@@ -24,14 +24,14 @@ def read(marked):
             builder.close(opened.pop(), rest[:end])
         elif rest.startswith("<br>"):
             end = 4
-            builder.add_alone(f"br{position}", "<br>", is_space=True)
+            builder.add_single(f"br{position}", "<br>", is_space=True)
         elif rest.startswith("<"):
             end = rest.index(">") + 1
             opened.append(f"{rest[1 : end - 1]}{position}")
             builder.open(opened[-1], rest[:end], can_copy=not rest.startswith("<a"))
         elif rest.startswith("["):
             end = rest.index("]") + 1
-            builder.add_alone(f"x{position}", rest[:end])
+            builder.add_single(f"x{position}", rest[:end])
         else:
             end = 1
             builder.add_text(rest[0])
@@ -150,7 +150,7 @@ def marked_units(draw):
             id = opened.pop()
             builder.close(id, f"</{id}>")
         elif choice == 2:
-            builder.add_alone(f"x{number}", f"[{number}]", is_space=draw(st.booleans()))
+            builder.add_single(f"x{number}", f"[{number}]", is_space=draw(st.booleans()))
         else:
             builder.add_text(draw(WORDS))
     while opened:

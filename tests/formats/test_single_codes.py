@@ -63,9 +63,9 @@ def build(marked, contents):
     builder = UnitBuilder()
     for part in re.findall(r"\d+|[a-zA-Z]|.", marked):
         if part == "/":
-            builder.add_alone(f"/{builder.code_count}", "\n", is_space=True)
+            builder.add_single(f"/{builder.code_count}", "\n", is_space=True)
         elif re.match("[a-zA-Z]", part):
-            builder.add_alone(part, contents.get(part, f"[{part}]"))
+            builder.add_single(part, contents.get(part, f"[{part}]"))
         else:
             builder.add_text(part)
     return builder.finish()
@@ -168,18 +168,18 @@ def sentences(draw):
             id = f"{kind}{builder.code_count}"
             if kind == "(":
                 opened.append(builder.code_count)
-                builder.add_alone(id, f'<w:bookmarkStart w:id="{opened[-1]}"/>')
+                builder.add_single(id, f'<w:bookmarkStart w:id="{opened[-1]}"/>')
             elif kind != "[":
-                builder.add_alone(id, "\n" if kind == "/" else f"<{id}>", is_space=kind == "/")
+                builder.add_single(id, "\n" if kind == "/" else f"<{id}>", is_space=kind == "/")
         builder.add_text(str(number))
         while opened and draw(st.booleans()):
             start = opened.pop(draw(st.integers(0, len(opened) - 1)))
-            builder.add_alone(f"){start}", f'<w:bookmarkEnd w:id="{start}"/>')
+            builder.add_single(f"){start}", f'<w:bookmarkEnd w:id="{start}"/>')
         if draw(st.integers(0, 3)) == 0:
-            builder.add_alone(f"x{builder.code_count}", "{x}")
+            builder.add_single(f"x{builder.code_count}", "{x}")
         builder.add_text(" " * (number < count - 1))
     for start in opened:
-        builder.add_alone(f"){start}", f'<w:bookmarkEnd w:id="{start}"/>')
+        builder.add_single(f"){start}", f'<w:bookmarkEnd w:id="{start}"/>')
     return builder.finish(), draw(st.permutations(range(count)))
 
 

@@ -34,7 +34,7 @@ def test_what_is_not_paired_is_single():
     builder.open("2", "<i>")
     builder.close("1", "</b>")
     builder.close("3", "</u>")
-    builder.add_alone("4", "<br>", is_space=True)
+    builder.add_single("4", "<br>", is_space=True)
     builder.add_text(" c")
     unit = builder.finish()
     assert unit.text == "a b c"

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from docmt.core.settings import read_package_yaml
-from docmt.documents.words import Span
+from docmt.documents.words import Span, complement_spans
 
 _SPACE = "[ \u00a0\u2000-\u200a\u202f\u205f\u3000]"
 _DOTS = r"(?:[.…][ ]?)"
@@ -54,8 +54,7 @@ def find_columns(line: str) -> list[Span]:
     gaps = gaps or _find_steps(line)
     if line.startswith("|") and line.endswith("|"):  # a row of a table, perhaps without spaces
         gaps = [match.span() for match in re.finditer(r"\|", line)]
-    borders = [0, *(border for gap in gaps for border in gap), len(line)]
-    return list(zip(borders[::2], borders[1::2], strict=True))
+    return complement_spans(gaps, len(line))
 
 
 def pass_marks(text: str, position: int) -> int:
@@ -70,15 +69,11 @@ def is_row(line: str) -> bool:
 
 
 def _find_gaps(line: str) -> Iterator[re.Match[str]]:
-    is_justified: bool | None = None
-    for match in _GAP.finditer(line) if _SIGNS_OF_GAPS.search(line) else ():
-        if match["wide"]:
-            if is_justified is None:
-                wide = sum(each.lastgroup == "wide" for each in _GAP.finditer(line))
-                is_justified = len(_DOUBLE_SPACE.findall(line)) >= wide
-            if is_justified:
-                continue
-        if not match["bar"] or _stands_free(line, *match.span()):
+    gaps = list(_GAP.finditer(line)) if _SIGNS_OF_GAPS.search(line) else []
+    wide = sum(match.lastgroup == "wide" for match in gaps)
+    is_justified = wide > 0 and len(_DOUBLE_SPACE.findall(line)) >= wide
+    for match in gaps:
+        if not (match["wide"] and is_justified) and (not match["bar"] or _stands_free(line, *match.span())):
             yield match
 
 
@@ -98,12 +93,9 @@ def _find_steps(line: str) -> list[Span]:
     if not gaps:
         return []
     steps = [step.strip() for step in _STEP.sub("\n", line).split("\n")]
-    is_path = all(
-        0 < len(step) <= _MAX_STEP
-        and not _NO_STEP.search(step)
-        and (step[0].isupper() or not any(each["sign"] for each in gaps))
-        for step in steps
-    )
+    are_short = all(0 < len(step) <= _MAX_STEP and not _NO_STEP.search(step) for step in steps)
+    needs_capitals = any(each["sign"] for each in gaps)
+    is_path = are_short and (not needs_capitals or all(step[0].isupper() for step in steps))
     return [each.span() for each in gaps] if is_path else []
 
 

@@ -300,11 +300,7 @@ def _find_draft_entries(drafts: Path) -> tuple[list[str], bool]:
 
 
 def _zip_sides(
-    source_documents: Iterator[FileDocument],
-    target_documents: Iterator[FileDocument],
-    source: Path,
-    target: Path,
-    same_ids: bool = False,
+    sources: Iterator[FileDocument], targets: Iterator[FileDocument], source: Path, target: Path, same_ids: bool = False
 ) -> Iterator[FileDocument]:
     """Yield documents with the sentences of both files in each row.
 
@@ -312,7 +308,7 @@ def _zip_sides(
     order.
     """
     order = _DocumentOrder(source, target)
-    for number, (document, other) in enumerate(zip_longest(source_documents, target_documents), 1):
+    for number, (document, other) in enumerate(zip_longest(sources, targets), 1):
         if document is None or other is None:
             shorter, longer = (source, target) if document is None else (target, source)
             raise DocmtError(

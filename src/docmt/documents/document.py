@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
@@ -14,15 +14,10 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK, read_text, write_text
 from docmt.documents.input_formats import check_name, detect_format, parse_jsonl, parse_text
 from docmt.documents.segmentation import find_fenced_code, looks_wrapped, sentence_spans
+from docmt.documents.words import complement_spans
 
 Layout = Literal["auto", "text", "lines", "jsonl"]
 _MAX_CHARACTERS = 40
-
-
-def complement_spans(spans: Iterable[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """Return the (start, end) before, between and after the spans of a text of this length, in order."""
-    borders = [0, *(border for span in spans for border in span), length]
-    return list(zip(borders[::2], borders[1::2], strict=True))
 
 
 @dataclass(frozen=True)
@@ -66,12 +61,9 @@ class Document:
 
     def spans(self) -> list[tuple[int, int]]:
         """Return the (start, end) of every sentence in `text()`, in characters (code points)."""
-        spans, position = [], 0
-        for gap, sentence in zip(self.gaps, self.sentences, strict=False):
-            start = position + len(gap)
-            position = start + len(sentence)
-            spans.append((start, position))
-        return spans
+        lengths = (len(text) for pair in zip(self.gaps, self.sentences, strict=False) for text in pair)
+        borders = list(accumulate(lengths))
+        return list(zip(borders[::2], borders[1::2], strict=True))
 
     def replace_sentences(self, sentences: Sequence[str]) -> Document:
         """Return the document with other sentences and the same gaps and id.

@@ -28,7 +28,6 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -60,6 +59,8 @@ class FileFormat(NamedTuple):
     """whether `docmt check` compares two such files"""
     has_fields: bool = False
     """whether names of fields say what is translated"""
+    advice: str = "Extract the text, for example with pandoc FILE -t plain, and translate that"
+    """what to do where it is not read"""
 
     @property
     def module(self) -> str:
@@ -78,15 +79,6 @@ FORMATS = {each.name: each for each in _TABLE if each.reader}
 """The formats that are read as units, by name."""
 _SAVE_AS = {suffix: formats for formats, suffixes in _DATA["save_as"].items() for suffix in suffixes.split()}
 """Formats that docmt does not read, with those to save them as."""
-_EXTRACT = "Extract the text, for example with pandoc FILE -t plain, and translate that"
-_AS_LINES = "into a file with one sentence a line, and translate that with --layout lines"
-_ADVICE = {
-    **dict.fromkeys(("srt", "vtt"), f"Put their text {_AS_LINES}"),
-    **dict.fromkeys(("xliff", "po", "tmx"), f"Put the sentences of one language {_AS_LINES}"),
-    "sgml": f"Put its segments {_AS_LINES}",
-    "json": "Write one object a line, with `text` or `source` sentences",
-    "pdf": "Extract the text, for example with pdftotext, and translate that with --join-lines",
-}
 _FORCE_TEXT = ", or read it as plain text with --layout text"
 
 
@@ -157,10 +149,8 @@ def is_jsonl(path: Path | str) -> bool:
     """Return whether a corpus is JSONL, by its name or, for a regular file, by its first line."""
     if has_jsonl_name(path):
         return True
-    if not Path(path).is_file():
-        return False
-    lines = (line for _, line in islice(read_lines(path), 1))
-    return any(starts_like_jsonl(line) for line in lines)
+    _, line = next(read_lines(path), (0, "")) if Path(path).is_file() else (0, "")
+    return starts_like_jsonl(line)
 
 
 def check_known(path: Path | str, more: str = "") -> None:
@@ -191,7 +181,7 @@ def check_markup(path: Path | str, text: str, more: str = "") -> None:
 def _unsupported(path: Path | str, format: FileFormat, more: str) -> DocmtError:
     name = "standard input" if str(path) == STANDARD else path
     readers = "only docmt translate and docmt check read" if format.is_checked else "only docmt translate reads"
-    advice = _ADVICE.get(format.name, _EXTRACT) + ("" if format.name == "pdf" else more)  # whose text is compressed
+    advice = format.advice + ("" if format.name == "pdf" else more)  # whose text is compressed
     return DocmtError(
         f"{name} is {format.description}, which {readers if format.reader else 'docmt does not read'}. {advice}."
     )
@@ -267,16 +257,20 @@ def _check_boundary(paths: Sequence[Path | str], number: int, row: tuple[str, ..
 
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_SUFFIXES = (".jsonl", ".ndjson")
 _AS_OBJECTS = "Write one JSON object a line"
 _OR_BOTH_FILES = ", or name both files of a text corpus"
 _SIDES = ("source", "target")
 Record = dict[str, object]
 
 
+def has_suffix(path: Path | str, *suffixes: str) -> bool:
+    """Return whether the name of a file has one of these suffixes, perhaps before that of compression (x.tsv.gz)."""
+    return plain_name(path).lower().endswith(suffixes)
+
+
 def has_jsonl_name(path: Path | str) -> bool:
     """Return whether the name of a file is that of JSONL (x.jsonl, x.ndjson, x.jsonl.gz, x.jsonl.zst)."""
-    return plain_name(path).lower().endswith(_SUFFIXES)
+    return has_suffix(path, ".jsonl", ".ndjson")
 
 
 def starts_like_jsonl(line: str) -> bool:

@@ -13,6 +13,8 @@ from decimal import Decimal
 from difflib import SequenceMatcher
 from typing import Literal, TypeVar
 
+from docmt.core.settings import read_package_yaml
+
 # Groups of three digits are one number with any separator: 1,234.5, 1.234,5, 1 234,5 and 1'234.5. So are an hour and
 # its minutes: 18:30, 18h30 and 18 h 30.
 _NUMBER = re.compile(
@@ -221,18 +223,7 @@ def _is_two_digit_year(one: str, other: str) -> bool:
     return len(short) == 2 and year.isdecimal() and year[:2] in ("18", "19", "20") and year[2:] == short
 
 
-_SEPARATORS = {"en": ",.", "fr": "\u00a0,", "de": ".,", "es": ".,", "it": ".,", "nl": ".,", "pt": ".,"}
-"""Between thousands, and before the fraction."""
-_SIGNS = {
-    "%": r"percent|per cent|pour.?cent|prozent|por ?cien|per ?cento|por ?cento|procent|%",
-    "€": r"eur[oó]|€|\bEUR(?![^\W\d_])",
-    "£": r"pound|livre|pfund|libra|sterlin|esterlin|\bpond|£|\bGBP(?![^\W\d_])",
-    "$": r"d[oó]l+ar|\$|\bUSD(?![^\W\d_])",
-    "¥": r"¥|\byens?\b|\bJPY(?![^\W\d_])",
-    "CHF": r"fran[ckq]|\bCHF(?![^\W\d_])",
-}
-_SIGNS |= {"USD": _SIGNS["$"], "EUR": _SIGNS["€"], "GBP": _SIGNS["£"]}
-"""Signs beside numbers, with the words that stand for them."""
+_DATA = read_package_yaml(__package__, "number_words.yaml")
 _GROUPED = re.compile(r"[.,]\s?\d{3}(?!\d)")
 """In a number whose separators may mean another value in another language."""
 _AMOUNT = re.compile(r"[$€£¥]\s?(\d+\.\d\d)(?!\d)")
@@ -244,16 +235,6 @@ _LABEL = re.compile(r"[^\W\d_] (\d{1,2})(?=[,;:)]|$)")
 _SIMILAR = 0.6
 _IN_WORDS = 12
 """Greatest number that texts write in words."""
-_WORDS = {
-    "de": "zwei|beid|zwot drei|dritt vier fünf sechs|sechst sieb acht neun zehn elf zwölf",
-    "en": "two|second|both|twice|double three|third four five|fif six seven eight nin ten eleven twel",
-    "es": "dos|segund|ambos tres|terc cuatr|cuart cinc|quint seis|sex siete|sépt och|octav nuev|nov diez|déc once doce",
-    "fr": "deux|second|doubl trois|tiers quatr|quart cinq six sept huit neu dix onz douz",
-    "it": "due|second tre|terz quattr|quart cinqu|quint sei|sest sett otto|ottav nove|non dieci|decim undic dodic",
-    "nl": "twee|beid drie|derd vier vijf zes zeven acht nege tien elf twaalf",
-    "pt": "dois|duas|segund três|terc quatr|quart cinc|quint seis|sext sete|sét oito|oitav nov|non dez|déc onze doze",
-}
-"""Beginnings of the words for 2 to 12, by language."""
 
 
 def read_digits(number: str) -> str:
@@ -293,7 +274,7 @@ def _may_be_in_words(number: Number, text: str, language: str) -> bool:
     is_part = number.text[0] in ".0" and len(number.text) > 1  # .00 that was invented
     if not _is_small(number, _IN_WORDS) or is_part:
         return False
-    word = dict(enumerate(_WORDS.get(language[:2], "").split(), 2)).get(int(number.key.removesuffix(":00")))
+    word = dict(enumerate(_DATA["words"].get(language[:2], "").split(), 2)).get(int(number.key.removesuffix(":00")))
     return word is None or re.search(rf"\b(?:{word})", text.lower()) is not None
 
 
@@ -313,7 +294,7 @@ def repair_numbers(source: str, target: str, languages: tuple[str, str], copied:
         match = next((each for each in free if is_similar(read_digits(number.text), read_digits(each.text))), None)
         if match is not None:
             replaced[match.span] = _write_number(number.text, languages)
-    if languages[0][:2] in _SEPARATORS and languages[1][:2] in _SEPARATORS:
+    if all(language[:2] in _DATA["separators"] for language in languages):
         written = [*copied, *filter(_GROUPED.search, find_numbers(source)), *_AMOUNT.findall(source)]
         by_key = {Number(each, (0, 0)).key: each for each in written}
         for found in _NUMBER.finditer(target):
@@ -328,7 +309,7 @@ def repair_numbers(source: str, target: str, languages: tuple[str, str], copied:
 
 def _write_number(number: str, languages: tuple[str, str]) -> str:
     """Return a number with the separators of the target language."""
-    one, other = (_SEPARATORS.get(language[:2]) for language in languages)
+    one, other = (_DATA["separators"].get(language[:2]) for language in languages)
     return number if one is None or other is None else number.translate(str.maketrans(one, other))
 
 
@@ -338,9 +319,9 @@ def _restore_signs(source: str, target: str, languages: tuple[str, str]) -> str:
     Signs of money that the source has not are removed, if it has others.
     """
     if re.search("[€£$¥]", source):
-        invented = [sign for sign in "€£$¥" if not re.search(_SIGNS[sign], source, re.IGNORECASE)]
+        invented = [sign for sign in "€£$¥" if not re.search(_DATA["signs"][sign], source, re.IGNORECASE)]
         target = re.sub(rf"[{''.join(invented)}\0]\s?", "", target)
-    for sign, words in _SIGNS.items():
+    for sign, words in _DATA["signs"].items():
         if sign not in source or re.search(words, target, re.IGNORECASE):
             continue
         escaped = re.escape(sign)

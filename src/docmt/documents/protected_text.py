@@ -148,15 +148,13 @@ def find_protected(
     language: code of its language; empty: any. in_messages: whether it is a string of a program. extra: patterns of
     the user, which come first.
     """
-    kinds = [
-        kind for kind in _select_kinds(language, in_messages) if "needs" not in kind or re.search(kind["needs"], text)
-    ]
+    known = _select_kinds(language, in_messages)
+    kinds = [kind for kind in known if "needs" not in kind or re.search(kind["needs"], text)]
     found: list[Protected] = []
     # Patterns of the user are not joined: they may have flags, and groups with numbers or names.
-    patterns = [
-        *map(re.compile, extra),
-        *([_compile(tuple(tuple(kind["patterns"]) for kind in kinds))] if kinds else []),
-    ]
+    patterns = [*map(re.compile, extra)]
+    if kinds:
+        patterns.append(_compile(tuple(tuple(kind["patterns"]) for kind in kinds)))
     for number, match in _find_leftmost(text, patterns):
         kind = _OWN if number < len(extra) else kinds[int((match.lastgroup or "k0")[1:])]
         content = _strip_punctuation(match[0]) if kind["name"] in ("address", "path") else match[0]

@@ -22,15 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.files import check_regular, open_for_reading, read_error
-from docmt.core.plain_text import (
-    BYTE_ORDER_MARK,
-    DamagedError,
-    decode_utf8,
-    open_decompressed,
-    plain_name,
-    read_raw_lines,
-)
-from docmt.documents.input_formats import LONE_SURROGATE, FileDocument, has_jsonl_name
+from docmt.core.plain_text import BYTE_ORDER_MARK, DamagedError, decode_utf8, open_decompressed, read_raw_lines
+from docmt.documents.input_formats import LONE_SURROGATE, FileDocument, has_jsonl_name, has_suffix
 from docmt.documents.input_formats import Row as SentenceRow
 
 if TYPE_CHECKING:
@@ -38,7 +31,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch, Schema, Table
 
 PARQUET_SUFFIX = ".parquet"
-TSV_SUFFIX = ".tsv"
+TSV_SUFFIX, _TMX_SUFFIX = ".tsv", ".tmx"
 _BATCH_ROWS = 256
 
 
@@ -66,7 +59,7 @@ def is_parquet(path: Path | str) -> bool:
 
 def is_tsv(path: Path | str) -> bool:
     """Return whether a file is TSV, by its name (x.tsv, x.tsv.gz, x.tsv.zst)."""
-    return plain_name(path).lower().endswith(TSV_SUFFIX)
+    return has_suffix(path, TSV_SUFFIX)
 
 
 def read_rows(path: Path | str, header: bool = False) -> Iterator[Row]:
@@ -141,8 +134,7 @@ def list_rows(table: Table | RecordBatch) -> list[dict[str, Any]]:
         column.cast(pyarrow.int64()) if any(check(column.type) for check in is_time) else column
         for column in table.columns
     ]
-    rows: list[dict[str, Any]] = type(table).from_arrays(columns, names=table.schema.names).to_pylist()
-    return rows
+    return type(table).from_arrays(columns, names=table.schema.names).to_pylist()
 
 
 def format_parquet(rows: Sequence[Mapping[str, Any]], schema: Schema) -> bytes:
@@ -220,11 +212,7 @@ def holds_both_sides(path: Path | str) -> bool:
 
 def is_published(path: Path | str) -> bool:
     """Return whether a file is read by `read_published`, whatever its columns, by its name."""
-    return is_parquet(path) or is_tsv(path) or _is_tmx(path)
-
-
-def _is_tmx(path: Path | str) -> bool:
-    return plain_name(path).lower().endswith(".tmx")
+    return is_parquet(path) or has_suffix(path, TSV_SUFFIX, _TMX_SUFFIX)
 
 
 def read_published(path: Path, columns: Columns, languages: tuple[str, str]) -> Iterator[FileDocument]:
@@ -232,7 +220,7 @@ def read_published(path: Path, columns: Columns, languages: tuple[str, str]) -> 
 
     Raises DocmtError, naming the row, for columns that are missing, and for sides that do not match.
     """
-    if _is_tmx(path):
+    if has_suffix(path, _TMX_SUFFIX):
         return _read_tmx(path, languages)
     return _read_row_corpus(path, columns, languages)
 
@@ -299,9 +287,8 @@ def _make_pairs(row: Row, names: Columns, source: Any, target: Any) -> list[tupl
             f"{row.location}: `{names.source}` has {len(sides[0])} sentences but `{names.target}` has "
             f"{len(sides[1])}. Give one target sentence for each source sentence."
         )
-    contexts = [
-        " ".join(str(row.values.get(name) or "").split()) for name in (names.source_context, names.target_context)
-    ]
+    columns = names.source_context, names.target_context
+    contexts = [" ".join(str(row.values.get(name) or "").split()) for name in columns]
     before = [(contexts[0], contexts[1])] if all(contexts) else []
     return [*before, *zip(*sides, strict=True)]
 

@@ -23,11 +23,13 @@ from docmt.core.plain_text import BYTE_ORDER_MARK
 from docmt.core.settings import read_package_yaml
 from docmt.documents.columns import find_columns, is_row
 from docmt.documents.protected_text import find_protected
-from docmt.documents.words import has_letters, has_words, is_symbol
+from docmt.documents.words import has_letters, has_words, is_symbol, strip_span
 
 _TABLES = read_package_yaml(__package__, "abbreviations.yaml")
 _STARTERS = {language: frozenset(words.split()) for language, words in _TABLES.pop("starters").items()}
 """Words that begin sentences, by language."""
+_KNOWN_LANGUAGES = frozenset(_TABLES.pop("languages").split())
+"""Languages with rules in sentencex."""
 _ORDINALS = {name: "|".join(patterns.split()) for name, patterns in _TABLES.pop("german_ordinals").items()}
 GERMAN_ORDINAL_NOUN = rf"(?:{_ORDINALS['before']})(?!\w)"
 """German ordinals have a full stop: "3. Oktober" at the start of a line is a date, not item 3 of a list."""
@@ -87,9 +89,8 @@ def is_abbreviated(preceding: str, following: str, language: str) -> bool:
     if initial and initial[0].isupper() and following[0] != "-":
         return True
     first = following.split(maxsplit=1)[0]
-    if (tables or initial) and (
-        _TWO_STOPS.search(preceding) or _LAST_INITIAL.match(first) or _find_tables(first, language)
-    ):
+    are_several = _TWO_STOPS.search(preceding) or _LAST_INITIAL.match(first) or _find_tables(first, language)
+    if (tables or initial) and are_several:
         return True  # "Reg. No. 5", "a. D."
     if not following[0].isupper():
         return False
@@ -145,18 +146,6 @@ _MARGIN = 500
 # sentencex 1.0.32 panics on a capital, white space outside ASCII and a full stop ("B\u00a0."): pass ASCII spaces.
 _WHITE_SPACE = re.compile(r"\s")
 
-# The languages with rules in sentencex 1.0.32 (it knows Chinese punctuation in all), and those that share the rules of
-# another one, as Czech shares those of Slovak. Measured with the abbreviations of each language.
-_WITH_RULES = "am ar bg bn ca da de el en es fi fr gu hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te uk zh"
-_WITH_SHARED_RULES = """
-    ab an av ay ba bm ce co cs cv gl gn ht kl kv lb li ln mg oc os qu rm sg tt ty wa wo
-    aae als alt arn ast atj avk bar bci bxr csb dsb dua egl eml ext fit fon frc frp frr fur gcf gcr gld gsw guc hke hrx
-    hsb hyw inh jut kaa kab kbp kea kjh koi krc krl ksh kum lad lbe lez lij lld lmo lua mdf mhr mrj mwl myv nah nap nds
-    olo pcd pdc pdt pfl pms pnt qug rgn rue rut sah scn sdc ses shy sjd sli smn srn sro stq sty szl tet tyv udm vec vls
-    vmf vmw vot wls xal
-"""
-_KNOWN_LANGUAGES = frozenset(f"{_WITH_RULES} {_WITH_SHARED_RULES}".split())
-
 _ENDS_NO_SENTENCE = re.compile(r"(?<!\w)[^\W\d_]\.$|[\w\s,;‚„«‹(\[{]$")
 _NEVER_STARTS_SENTENCE = re.compile(r"[-‐‑’”»›)\]},;ºª]|‘\s")
 _OPENING_QUOTE = re.compile(r"\s[\"'’“„«‘](?=\S)")
@@ -185,10 +174,8 @@ def sentence_spans(
             cell = text[cell_start:cell_end]
             start = 0
             for end in _find_boundaries(cell, language, protect):
-                piece = cell[start:end]
-                if has_words(piece):
-                    first = cell_start + start + len(piece) - len(piece.lstrip())
-                    spans.append((first, first + len(piece.strip())))
+                if has_words(cell[start:end]):
+                    spans.append(strip_span(text, cell_start + start, cell_start + end))
                 start = end
     return spans
 
@@ -350,11 +337,9 @@ def looks_wrapped(text: str, language: str = "en") -> bool:
     followed = [
         (line, below) for line, below in pairwise(lines) if not line.empty and not below.empty and below.kind == "text"
     ]
-    widths = sorted(
-        line.end - line.bare_start
-        for line, below in followed
-        if _OPEN_END.search(text[line.start : line.end].rstrip(",;")) and text[below.start].islower()
-    )
+    continued = [line for line, below in followed if text[below.start].islower()]
+    broken = [line for line in continued if _OPEN_END.search(text[line.start : line.end].rstrip(",;"))]
+    widths = sorted(line.end - line.bare_start for line in broken)
     if len(widths) < max(3, len(followed) / 2):
         return False
     widest = widths[-1 - len(widths) // 20]
@@ -403,13 +388,8 @@ def _join_paragraphs(text: str, lines: list[_Line]) -> list[tuple[int, int]]:
             continue
         underlined = index + 1 < len(lines) and _is_underline(text, line, lines[index + 1])
         row = is_row(text[line.start : line.end])
-        if (
-            not block
-            or line.kind != "text"
-            or underlined
-            or row
-            or (len(block) == 1 and _is_title(text, block[0], line))
-        ):
+        begins = not block or line.kind != "text" or underlined or row
+        if begins or (len(block) == 1 and _is_title(text, block[0], line)):
             block = []
             paragraphs.append(block)
         block.append(line)
@@ -428,12 +408,9 @@ def _is_underline(text: str, line: _Line, below: _Line) -> bool:
 
 def _is_title(text: str, first: _Line, second: _Line) -> bool:
     """Return whether the first line of a paragraph is a title: much shorter than the next, without punctuation."""
-    return (
-        first.kind == "text"
-        and 2 * (first.end - first.start) <= second.end - second.start
-        and _OPEN_END.search(text[first.start : first.end]) is not None
-        and text[second.start].isupper()
-    )
+    is_short = 2 * (first.end - first.start) <= second.end - second.start
+    is_open = _OPEN_END.search(text[first.start : first.end]) is not None
+    return first.kind == "text" and is_short and is_open and text[second.start].isupper()
 
 
 def find_fenced_code(text: str) -> list[tuple[int, int]]:
@@ -447,8 +424,7 @@ def find_fenced_code(text: str) -> list[tuple[int, int]]:
     blocks, index = [], 0
     unclosed: dict[str, int] = {}
     while index < len(lines):
-        end = find_fence_end(stripped, index, unclosed)
-        if end:
+        if end := find_fence_end(stripped, index, unclosed):
             blocks.append((lines[index].start(), lines[end - 1].end()))
         index = end or index + 1
     return blocks

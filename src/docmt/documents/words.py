@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 Span = tuple[int, int]
@@ -26,6 +27,18 @@ PLAIN_CHARACTERS = (
 )
 """What models read for characters of documents."""
 _PLAIN = str.maketrans(PLAIN_CHARACTERS)
+
+
+def complement_spans(spans: Iterable[Span], length: int) -> list[Span]:
+    """Return the spans before, between and after those of a text of this length, in order."""
+    borders = [0, *(border for span in spans for border in span), length]
+    return list(zip(borders[::2], borders[1::2], strict=True))
+
+
+def strip_span(text: str, start: int, end: int, characters: str | None = None) -> Span:
+    """Return a span of a text without white space, or these characters, at its ends."""
+    raw = text[start:end]
+    return start + len(raw) - len(raw.lstrip(characters)), end - len(raw) + len(raw.rstrip(characters))
 
 
 def has_words(text: str) -> bool:

@@ -51,6 +51,11 @@ class BilingualSentence:
         """Where the translation comes from: machine, person or memory."""
         return "person" if self.review.edited else "memory" if self.review.match else "machine"
 
+    @property
+    def state(self) -> str:
+        """The state of the translation in XLIFF."""
+        return "final" if self.review.confirmed else "translated"
+
 
 @dataclass(frozen=True)
 class BilingualUnit:
@@ -145,11 +150,6 @@ def show_tokens(tokens: Sequence[Token]) -> str:
     return text
 
 
-def make_key(code: Code) -> Code:
-    """Return a value that is equal for equal codes."""
-    return replace(code, offset=0)
-
-
 @dataclass
 class CodeTable:
     """Numbers of the codes of a unit: equal ones share a number. Open codes stand for pairs."""
@@ -158,6 +158,10 @@ class CodeTable:
     ends: dict[int, str] = field(default_factory=dict)
     """contents of the close codes of pairs, by number"""
 
+    def find(self, code: Code) -> int:
+        """Return the number of a code, whatever its offset."""
+        return self.numbers[replace(code, offset=0)]
+
     def add(self, unit: Unit) -> None:
         """Number the codes of a unit that have none yet."""
         opened: list[int] = []
@@ -165,7 +169,7 @@ class CodeTable:
             if code.kind == "close":
                 self.ends.setdefault(opened.pop(), code.content)
                 continue
-            number = self.numbers.setdefault(make_key(code), len(self.numbers) + 1)
+            number = self.numbers.setdefault(replace(code, offset=0), len(self.numbers) + 1)
             if code.kind == "open":
                 opened.append(number)
 
@@ -174,10 +178,8 @@ def write_page(units: Sequence[BilingualUnit], title: str, source_language: str,
     """Return an HTML page of two columns. The partner of the sentence under the mouse or the focus lights up."""
     rows = []
     count = 0
-    sides = [
-        f'lang="{format_language_tag(language)}" dir="{text_direction(language)}"'
-        for language in (source_language, target_language)
-    ]
+    languages = source_language, target_language
+    sides = [f'lang="{format_language_tag(language)}" dir="{text_direction(language)}"' for language in languages]
     for unit in units:
         pairs = _split_tidied(unit)
         source = _write_column("s", count, [(pair, pair.source) for pair in pairs])
@@ -187,10 +189,8 @@ def write_page(units: Sequence[BilingualUnit], title: str, source_language: str,
     return Template(_read_page()).substitute(
         language=format_language_tag(target_language),
         direction=text_direction(target_language),
-        policy=(
-            f"default-src 'none'; style-src '{_hash('style')}'; script-src '{_hash('script')}'; base-uri 'none';"
-            " form-action 'none'"
-        ),
+        style=_hash("style"),
+        script=_hash("script"),
         title=_escape(title),
         rows="\n".join(rows),
     )

@@ -108,10 +108,8 @@ def _choose(text: str, gaps: Sequence[Break], wanted: Sequence[float], bonus: fl
         bonus if _PUNCTUATION.search(text, max(0, start - 1), start) else 0.0 if start < end else -_WITHIN_WORD
         for start, end in gaps
     ]
-    costs = [
-        [abs((start + end) / 2 - place) - more for (start, end), more in zip(gaps, bonuses, strict=True)]
-        for place in wanted[:count]
-    ]
+    scored = [((start + end) / 2, more) for (start, end), more in zip(gaps, bonuses, strict=True)]
+    costs = [[abs(middle - place) - more for middle, more in scored] for place in wanted[:count]]
     return [gaps[index] for index in choose_gaps(costs)] + [(len(text), len(text))] * (len(wanted) - count)
 
 
@@ -157,19 +155,16 @@ def _write(unit: Unit, breaks: Sequence[tuple[Break, str, bool]], escape: Callab
                 opened.pop()
             index += 1
         yield escape(unit.text[position:start])
-        if is_border:
-            yield from (ends[each].content for each in reversed(opened))
+        around = opened if is_border else []
+        yield from (ends[each].content for each in reversed(around))
         yield content
-        if is_border:
-            yield from (codes[each].content for each in opened)
+        yield from (codes[each].content for each in around)
         position = following
     yield from (code.content for code in codes[index:])
 
 
 def _is_before(code: Code, start: int, following: int) -> bool:
     """Return whether a code stands before a break: what ends a word does, what begins one does not."""
-    return (
-        code.offset < start
-        or (code.kind == "close" and code.offset <= following)
-        or (code.kind == "single" and code.offset == start)
-    )
+    if code.kind == "close":
+        return code.offset <= following
+    return code.offset < start or (code.kind == "single" and code.offset == start)

@@ -15,9 +15,8 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
-from docmt.documents.words import has_letters
-from docmt.formats.html_pages import read as read_html
-from docmt.formats.html_pages import read_xhtml
+from docmt.documents.words import has_letters, strip_span
+from docmt.formats import html_pages
 from docmt.formats.language_codes import is_right_to_left, primary_language
 from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.units import COLLAPSIBLE, ReadConfig, Unit, UnitFile
@@ -57,11 +56,8 @@ def read(data: bytes, path: str, config: ReadConfig) -> UnitFile:
     chapters = [item for item in spine if item.media_type in _CHAPTERS]
     if not chapters:
         raise DocmtError(f"{path}: {roots[0]} names no chapters of XHTML. docmt reads no other books.")
-    contents = [
-        item
-        for item in dict.fromkeys(items.values())
-        if (item.is_navigation or item.media_type == _NCX) and item not in chapters
-    ]
+    listed = (item for item in dict.fromkeys(items.values()) if item.is_navigation or item.media_type == _NCX)
+    contents = [item for item in listed if item not in chapters]
     parts = {item.name: _read_item(package, path, item, config) for item in [*contents, *chapters]}
     front, body = (
         [(item.name, part) for item in items if (part := parts[item.name])] for items in (contents, chapters)
@@ -80,10 +76,8 @@ class _Book(UnitFile):
         self, package: ZipPackage, front: Sequence[tuple[str, UnitFile]], body: Sequence[tuple[str, UnitFile]]
     ) -> None:
         self._package, self._parts = package, [*front, *body]
-        super().__init__(
-            [unit for _, part in self._parts for unit in part.units],
-            [skipped for _, part in self._parts for skipped in part.skipped],
-        )
+        units = [unit for _, part in self._parts for unit in part.units]
+        super().__init__(units, [skipped for _, part in self._parts for skipped in part.skipped])
         counts = [sum(len(part.units) for _, part in front), *(len(part.units) for _, part in body)]
         starts = [0, *accumulate(counts)]
         self.document_starts = [start for start, count in zip(starts, counts, strict=False) if count] or [0]
@@ -109,7 +103,6 @@ class _TextElements(UnitFile):
         self._source = primary_language(config.source_language)
         self._patched = PatchedText(file.text)
         for element in elements:
-            raw = file.text[element.inner_start : element.inner_end]
             text = COLLAPSIBLE.sub(" ", element.text()).strip()
             language = primary_language(element.attributes.get("xml:lang", ""))
             if not has_letters(text) or element.elements:
@@ -119,9 +112,8 @@ class _TextElements(UnitFile):
             elif _name(element) == "description" and _TAG.search(text):
                 self.skip("descriptions with markup", text)
             elif not self.skip_of_program(text):
-                start = element.inner_start + len(raw) - len(raw.lstrip())
-                index = self.add_unit(Unit(text, id=element.tag))
-                self._patched.add(start, start + len(raw.strip()), index, escape_text)
+                start, end = strip_span(file.text, element.inner_start, element.inner_end)
+                self._patched.add(start, end, self.add_unit(Unit(text, id=element.tag)), escape_text)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. language: see `UnitFile`."""
@@ -187,12 +179,12 @@ def _read_item(package: ZipPackage, path: str, item: _Item, config: ReadConfig) 
     data, name = package.read(item.name), f"{path}: {item.name}"
     try:
         if item.media_type != _NCX:
-            return read_xhtml(data, name, config)
+            return html_pages.read_xhtml(data, name, config)
         file = XmlFile(data, name, doctype=True)
     except BrokenXmlError:
         if item.media_type != _NCX and _TAG.search(data.decode("latin-1")):
             with suppress(DocmtError):
-                return read_html(data, name, config)  # as readers of books show it
+                return html_pages.read(data, name, config)  # as readers of books show it
         return None
     labels = [each for each in _find(file.root, "text") if _name(each.parent) != "docAuthor"]
     return _TextElements(file, labels, config)

@@ -10,6 +10,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -110,11 +111,9 @@ def _write_yaml(text: str, style: str, is_inline: bool) -> str:
     if style == "'" and "\n" not in text:
         return "'" + text.replace("'", "''") + "'"
     if not style:
-        try:
+        with suppress(yaml.YAMLError):
             if yaml.safe_load(f"[{text}]" if is_inline else f"- {text}") == [text]:
                 return text
-        except yaml.YAMLError:
-            pass
     return json.dumps(text, ensure_ascii=False)
 
 

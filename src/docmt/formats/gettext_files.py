@@ -256,8 +256,7 @@ class GettextFile(UnitFile):
         for name, index in message.targets.items():
             source = fields["msgid"].value
             if index is not None:
-                is_new = units[index] != self.units[index]
-                unit = tidy_pieces(self.units[index], units[index]) if is_new else units[index]
+                unit = tidy_pieces(self.units[index], units[index])
                 text = separate_words(unit, message.markup) if message.markup else unit.render()
             elif name in fields and fields[name].value:
                 continue
@@ -287,12 +286,11 @@ class GettextFile(UnitFile):
         """Return the replacement that fills the header of a template, or adds one."""
         header = self._header
         raw = self._text[header.start : header.end] if header else f'msgid ""{self._line_end}msgstr ""'
+        has_plurals = re.search(r"^msgid_plural", self._text, re.MULTILINE)
         values = {
             "Language": "" if self._language else format_language_tag(language).replace("-", "_"),
             "Content-Type": "text/plain; charset=UTF-8",
-            "Plural-Forms": _find_plural_forms(language)
-            if re.search(r"^msgid_plural", self._text, re.MULTILINE)
-            else "",
+            "Plural-Forms": _find_plural_forms(language) if has_plurals else "",
         }
         raw = raw.replace("Encoding: ENCODING", "Encoding: 8bit")
         for name, value in values.items():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from html import unescape
 from typing import Literal, NamedTuple
 
@@ -39,7 +39,7 @@ CAN_COPY = list_names(
 """Pairs that may enclose several passages. Others are one thing: a link, a <q> with its marks, an element of XML."""
 _INLINE = CAN_COPY | EMBEDDED | VOID | list_names("a area code data kbd q rb rtc ruby samp slot time var")
 """Elements of running text in HTML. Others, such as custom ones, are so where they stand beside words."""
-XML_PREFIX = "{}"
+_XML_PREFIX = "{}"
 """Of names of XML, which mean nothing in HTML."""
 _SPEAKS = re.compile(r"\w|[.,:;!?…()]")
 """Text that makes its neighbours parts of a sentence; white space and separators do not."""
@@ -59,8 +59,8 @@ _IMPLIED_ENDS = {
 class Token(NamedTuple):
     """A tag, characters, or markup that shows nothing."""
 
-    kind: Literal["start", "end", "text", "aside"]
-    """"aside": comment, declaration, processing instruction, contents of scripts"""
+    kind: Literal["start", "end", "text", "hidden"]
+    """"hidden": comment, declaration, processing instruction, contents of scripts"""
     start: int
     end: int
     name: str = ""
@@ -131,7 +131,7 @@ def find_borders(tokens: Sequence[Token], ends: Sequence[int], tags: TagRules | 
         inner = [tokens[each].name for each in children.get(index, [])]
         is_list = index not in speaking and len(inner) > 1 and {*inner} == {inner[0]} and inner[0] != tokens[index].name
         is_item = is_list or index in touching or parent not in running
-        name = tokens[index].name.removeprefix(XML_PREFIX)
+        name = tokens[index].name.removeprefix(_XML_PREFIX)
         is_known = name in _INLINE | BLOCKS if tags is None else name in tags.non_splitting or not tags.outline
         if (tags and name in tags.splitting) or (is_item and not is_known):
             borders.add(index)
@@ -159,13 +159,13 @@ _TEMPLATE = (
     r"|<%[^\n]{0,300}?%>|<\?(?:php|=)[^\n]{0,500}?\?>)"
 )
 _TEMPLATES = re.compile(f"({_TEMPLATE})")
-NAME_REST = r"(?:(?!\{[{%\#]|<[%?])[^\s/>])*+"
+_NAME_REST = r"(?:(?!\{[{%\#]|<[%?])[^\s/>])*+"
 """Characters of the name of a tag after the first one."""
 _VALUE = rf"""(?:"(?:{_TEMPLATE}|[^"])*+"|'(?:{_TEMPLATE}|[^'])*+'|(?!["'])(?:{_TEMPLATE}|[^\s>])++)"""
-ATTRIBUTE = rf"(?:{_TEMPLATE}|([^\s/>](?:(?!\{{[{{%\#]|<[%?])[^\s/>=])*+)(?:\s*=\s*({_VALUE}))?)"
+_ATTRIBUTE = rf"(?:{_TEMPLATE}|([^\s/>](?:(?!\{{[{{%\#]|<[%?])[^\s/>=])*+)(?:\s*=\s*({_VALUE}))?)"
 """Of HTML, where tags of templates may stand in values and between attributes."""
-_ATTRIBUTE = re.compile(ATTRIBUTE)
-TAG_NAME = re.compile(f"<{NAME_REST}")
+_ATTRIBUTE_OF_TAG = re.compile(_ATTRIBUTE)
+TAG_NAME = re.compile(f"<{_NAME_REST}")
 
 
 def convert_text(text: str, convert: Callable[[str], str], page: Collection[str] = ()) -> str:
@@ -199,61 +199,125 @@ class TagAttribute(NamedTuple):
     """unescaped"""
     quote: str
 
-
-def set_value(attribute: TagAttribute, value: str) -> Replacement:
-    """Return the replacement that sets the value of an attribute."""
-    if attribute.quote:
-        return attribute.start, attribute.end, value
-    equals = "" if attribute.end > attribute.start else "="
-    return attribute.start, attribute.end, f'{equals}"{value}"'
-
-
-def read_attributes(tag: str, start: int) -> dict[str, TagAttribute]:
-    """Return the attributes of a start tag that begins at `start` by name, the first one of each name."""
-    attributes: dict[str, TagAttribute] = {}
-    name = TAG_NAME.match(tag)
-    for match in _ATTRIBUTE.finditer(tag, name.end() if name else 0):
-        raw = match[2] or ""
-        quote = raw[:1] if raw[:1] in ('"', "'") else ""
-        first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
-        span = start + first + len(quote), start + last - len(quote)
-        if match[1]:
-            value = unescape_text(raw[1:-1] if quote else raw)
-            attributes.setdefault(match[1].lower(), TagAttribute(*span, value, quote))
-    return attributes
+    def set_value(self, value: str) -> Replacement:
+        """Return the replacement that sets the value."""
+        if self.quote:
+            return self.start, self.end, value
+        equals = "" if self.end > self.start else "="
+        return self.start, self.end, f'{equals}"{value}"'
 
 
-def find_translate(attributes: dict[str, TagAttribute]) -> str:
-    """Return "yes", "no", or "" where an element does not tell."""
-    if "translate" in attributes:
-        return {"no": "no", "yes": "yes", "": "yes"}.get(attributes["translate"].value.strip().lower(), "")
-    return "no" if "class" in attributes and "notranslate" in attributes["class"].value.lower().split() else ""
+class Attributes(dict[str, TagAttribute]):
+    """The attributes of a start tag by name, the first one of each name."""
+
+    def __init__(self, tag: str, start: int) -> None:
+        """start: where the tag begins in its text."""
+        super().__init__()
+        name = TAG_NAME.match(tag)
+        for match in _ATTRIBUTE_OF_TAG.finditer(tag, name.end() if name else 0):
+            raw = match[2] or ""
+            quote = raw[:1] if raw[:1] in ('"', "'") else ""
+            first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
+            span = start + first + len(quote), start + last - len(quote)
+            if match[1]:
+                value = unescape_text(raw[1:-1] if quote else raw)
+                self.setdefault(match[1].lower(), TagAttribute(*span, value, quote))
+
+    def find_translate(self) -> str:
+        """Return "yes", "no", or "" where the element does not tell."""
+        if "translate" in self:
+            return {"no": "no", "yes": "yes", "": "yes"}.get(self["translate"].value.strip().lower(), "")
+        return "no" if "class" in self and "notranslate" in self["class"].value.lower().split() else ""
+
+    def find_language(self) -> str:
+        """Return the code of the language that the element names, or an empty string."""
+        attribute = self.get("lang") or self.get("xml:lang")
+        return attribute.value if attribute else ""
+
+    def is_translated(self, tag: str, name: str) -> bool:
+        """Return whether the attribute of this name is translated. tag: name of the element."""
+        if tag == "meta":
+            return name == "content" and not _METAS.isdisjoint(self._find_values(*_META_NAMES))
+        if tag == "input" and name == "value":
+            return self._find_values("type") in (["submit"], ["button"], ["reset"])
+        return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES
+
+    def find_kept(self, tag: str, name: str) -> str:
+        """Return what an attribute that is not translated holds for people, or an empty string."""
+        if tag == "meta" and name == "content":
+            return next((_KEPT_METAS[each] for each in self._find_values(*_META_NAMES) if each in _KEPT_METAS), "")
+        if tag == "input" and name == "value":
+            return "text fields" if _TEXT_FIELDS.issuperset(self._find_values("type")) else ""
+        return "data attributes" if name.startswith("data-") and _PROSE.fullmatch(self[name].value) else ""
+
+    def _find_values(self, *names: str) -> list[str]:
+        """Return the values of those of these attributes that the element has, in small letters."""
+        return [self[name].value.strip().lower() for name in names if name in self]
 
 
-def find_language(attributes: dict[str, TagAttribute]) -> str:
-    """Return the code of the language that an element names, or an empty string."""
-    attribute = attributes.get("lang") or attributes.get("xml:lang")
-    return attribute.value if attribute else ""
+_RAW = frozenset(["iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"])
+"""Elements that hold characters only."""
+_FOREIGN = ("math", "svg")
+_HAS_TEXT = _RAW - {"script", "style"}
+_MARKUP = re.compile(
+    r"""
+    (?P<hidden><!--(?:-?>|.*?--!?>|.*\Z) | <%(?:(?!<%).)*?%> | <\?(?:php\b|=).*?(?:\?>|\Z)
+    | <(?:[!?]|/(?![A-Za-z]))[^>]*(?:>|\Z))
+    | </(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
+    | <(?P<start>[A-Za-z]"""
+    rf"""{_NAME_REST})(?>[\s/]+ | {_ATTRIBUTE})*+>?
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_CDATA = "<![CDATA["
+_XML_MARKUP = re.compile(
+    _MARKUP.pattern.replace("[A-Za-z]", r"[^\W\d]").replace("hidden>", r"hidden><!\[CDATA\[.*?\]\]> | "), _MARKUP.flags
+)
+_XML_KNOWN = CAN_COPY | list_names("a br code kbd samp var")
+"""Names that mean in pieces of XML what they mean in HTML."""
 
 
-def is_translated(tag: str, name: str, attributes: dict[str, TagAttribute]) -> bool:
-    """Return whether an attribute of an element is translated."""
-    if tag == "meta":
-        return name == "content" and not _METAS.isdisjoint(_find_values(attributes, *_META_NAMES))
-    if tag == "input" and name == "value":
-        return _find_values(attributes, "type") in (["submit"], ["button"], ["reset"])
-    return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES
+def tokenize(text: str, is_html: bool = True) -> Iterator[Token]:
+    """Yield the tokens of a text, which cover it without gaps, by the rules of the HTML standard (13.2.5) or XML."""
+    markup = _MARKUP if is_html else _XML_MARKUP
+    decode = unescape_text if is_html else unescape
+    position = begin = 0  # begin: of the characters before
+    while match := markup.search(text, position):
+        if match.start() > begin:
+            yield Token("text", begin, match.start(), value=decode(text[begin : match.start()]))
+        end = match.end() if match["hidden"] or match["end"] or match[0].endswith(">") else len(text)
+        tag = match["start"] or match["end"] or ""
+        name = tag.lower() if is_html else tag if tag in _XML_KNOWN else _XML_PREFIX + tag
+        if not is_html and match[0].startswith(_CDATA):
+            yield Token("text", match.start(), end, value=match[0][len(_CDATA) : -3])
+        elif match["end"]:
+            yield Token("end", match.start(), end, name)
+        elif match["hidden"] or not match[0].endswith(">"):  # or a tag that nothing closes
+            yield Token("hidden", match.start(), end)
+        else:
+            is_empty = match[0].endswith("/>") and (name in _FOREIGN or not is_html)
+            yield Token("start", match.start(), end, name, is_empty=is_empty)
+            finish = _find_raw_end(text, match.start(), end, name)
+            if finish > end and name in _HAS_TEXT:
+                yield Token("text", end, finish, value=decode(text[end:finish]))
+            elif finish > end:
+                yield Token("hidden", end, finish)
+            end = finish
+        position = begin = end
+    if begin < len(text):
+        yield Token("text", begin, len(text), value=decode(text[begin:]))
 
 
-def find_kept(tag: str, name: str, attributes: dict[str, TagAttribute]) -> str:
-    """Return what an attribute of an element that is not translated holds for people, or an empty string."""
-    if tag == "meta" and name == "content":
-        return next((_KEPT_METAS[each] for each in _find_values(attributes, *_META_NAMES) if each in _KEPT_METAS), "")
-    if tag == "input" and name == "value":
-        return "text fields" if _TEXT_FIELDS.issuperset(_find_values(attributes, "type")) else ""
-    return "data attributes" if name.startswith("data-") and _PROSE.fullmatch(attributes[name].value) else ""
-
-
-def _find_values(attributes: dict[str, TagAttribute], *names: str) -> list[str]:
-    """Return the values of those of these attributes that an element has, in small letters."""
-    return [attributes[name].value.strip().lower() for name in names if name in attributes]
+def _find_raw_end(text: str, start: int, end: int, name: str) -> int:
+    """Return the end of what follows a start tag and is no markup; the end of the tag if all of it is."""
+    if name in _RAW:
+        match = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, end)
+        return match.start() if match else len(text)
+    if name not in _FOREIGN:
+        return end
+    depth = 0
+    for match in re.compile(rf"<(/?){name}(?=[\s/>])[^>]*>", re.IGNORECASE).finditer(text, start):
+        depth += -1 if match[1] else not match[0].endswith("/>")
+        if not depth:
+            return max(end, match.start())
+    return len(text)

@@ -5,25 +5,16 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
-from html import escape, unescape
+from html import escape
 
 from docmt.core.errors import DocmtError
-from docmt.formats.html_elements import (
-    ATTRIBUTE,
-    CAN_COPY,
-    NAME_REST,
-    XML_PREFIX,
-    Token,
-    convert_text,
-    find_templates,
-    list_names,
-    unescape_text,
-)
+from docmt.formats.html_elements import Token, convert_text, find_templates, tokenize
 from docmt.formats.html_units import MarkupFile
 from docmt.formats.patched_text import find_mark
 from docmt.formats.units import ReadConfig
-from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text
+from docmt.formats.xml_tree import COMMENT, Element, Text, XmlFile, escape_text
 
 _HEAD_SIZE = 4096
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
@@ -41,28 +32,8 @@ _ENCODINGS = {
     "big5": "big5hkscs",
 }
 """Codecs of labels that browsers read otherwise than Python (https://encoding.spec.whatwg.org/#names-and-labels)."""
-_RAW = frozenset(["iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"])
-"""Elements that hold characters only."""
 _XHTML = "{http://www.w3.org/1999/xhtml}"
 _XML_FOREIGN = {"{http://www.w3.org/2000/svg}svg": "svg", "{http://www.w3.org/1998/Math/MathML}math": "math"}
-_FOREIGN = ("math", "svg")
-_HAS_TEXT = _RAW - {"script", "style"}
-_MARKUP = re.compile(
-    r"""
-    (?P<aside><!--(?:-?>|.*?--!?>|.*\Z) | <%(?:(?!<%).)*?%> | <\?(?:php\b|=).*?(?:\?>|\Z)
-    | <(?:[!?]|/(?![A-Za-z]))[^>]*(?:>|\Z))
-    | </(?P<end>[A-Za-z][^\s/>]*)[^>]*(?:>|\Z)
-    | <(?P<start>[A-Za-z]"""
-    rf"""{NAME_REST})(?>[\s/]+ | {ATTRIBUTE})*+>?
-    """,
-    re.DOTALL | re.VERBOSE,
-)
-_CDATA = "<![CDATA["
-_XML_MARKUP = re.compile(
-    _MARKUP.pattern.replace("[A-Za-z]", r"[^\W\d]").replace("aside>", r"aside><!\[CDATA\[.*?\]\]> | "), _MARKUP.flags
-)
-_XML_KNOWN = CAN_COPY | list_names("a br code kbd samp var")
-"""Names that mean in pieces of XML what they mean in HTML."""
 
 
 def read(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
@@ -80,13 +51,13 @@ def read(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
     if encode(text) != data:  # such as two byte sequences for one character
         raise DocmtError(f"{path} has bytes that its charset {encoding} would not write. Save it as UTF-8.")
     write_text = partial(convert_text, convert=escape_html, page=find_templates(text))
-    return MarkupFile(text, list(_tokenize(text)), config, write_text, encode)
+    return MarkupFile(text, list(tokenize(text)), config, write_text, encode)
 
 
 def read_fragment(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
     """Return the units of a piece of XML, which need not be well-formed."""
     text = data.decode()
-    return MarkupFile(text, list(_tokenize(text, is_html=False)), config, escape_text, str.encode, tags=config.tags)
+    return MarkupFile(text, list(tokenize(text, is_html=False)), config, escape_text, str.encode, tags=config.tags)
 
 
 def escape_html(text: str) -> str:
@@ -103,11 +74,9 @@ def _find_encoding(data: bytes, path: str) -> tuple[bytes, str]:
     match = _CHARSET.search(head) or _XML_ENCODING.match(head)
     label = match[1].decode("latin-1").lower() if match else "utf-8"
     encoding = _ENCODINGS.get(label, label)
-    try:
+    with suppress(LookupError):
         if _LABEL.match(encoding):
             return b"", codecs.lookup(encoding).name
-    except LookupError:
-        pass
     raise DocmtError(f"{path}: docmt does not know the charset {label!r}. Save it as UTF-8, and correct its meta tag.")
 
 
@@ -130,73 +99,26 @@ def _replace_controls(error: UnicodeError) -> tuple[str | bytes, int]:
 codecs.register_error("docmt_controls", _replace_controls)
 
 
-def _tokenize(text: str, is_html: bool = True) -> Iterator[Token]:
-    """Yield the tokens of a text, which cover it without gaps, by the rules of the HTML standard (13.2.5) or XML."""
-    markup = _MARKUP if is_html else _XML_MARKUP
-    decode = unescape_text if is_html else unescape
-    position = begin = 0  # begin: of the characters before
-    while match := markup.search(text, position):
-        if match.start() > begin:
-            yield Token("text", begin, match.start(), value=decode(text[begin : match.start()]))
-        end = match.end() if match["aside"] or match["end"] or match[0].endswith(">") else len(text)
-        tag = match["start"] or match["end"] or ""
-        name = tag.lower() if is_html else tag if tag in _XML_KNOWN else XML_PREFIX + tag
-        if not is_html and match[0].startswith(_CDATA):
-            yield Token("text", match.start(), end, value=match[0][len(_CDATA) : -3])
-        elif match["end"]:
-            yield Token("end", match.start(), end, name)
-        elif match["aside"] or not match[0].endswith(">"):  # or a tag that nothing closes
-            yield Token("aside", match.start(), end)
-        else:
-            is_empty = match[0].endswith("/>") and (name in _FOREIGN or not is_html)
-            yield Token("start", match.start(), end, name, is_empty=is_empty)
-            finish = _find_raw_end(text, match.start(), end, name)
-            if finish > end and name in _HAS_TEXT:
-                yield Token("text", end, finish, value=decode(text[end:finish]))
-            elif finish > end:
-                yield Token("aside", end, finish)
-            end = finish
-        position = begin = end
-    if begin < len(text):
-        yield Token("text", begin, len(text), value=decode(text[begin:]))
-
-
-def _find_raw_end(text: str, start: int, end: int, name: str) -> int:
-    """Return the end of what follows a start tag and is no markup; the end of the tag if all of it is."""
-    if name in _RAW:
-        match = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, end)
-        return match.start() if match else len(text)
-    if name not in _FOREIGN:
-        return end
-    depth = 0
-    for match in re.compile(rf"<(/?){name}(?=[\s/>])[^>]*>", re.IGNORECASE).finditer(text, start):
-        depth += -1 if match[1] else not match[0].endswith("/>")
-        if not depth:
-            return max(end, match.start())
-    return len(text)
-
-
 def read_xhtml(data: bytes, path: str, config: ReadConfig) -> MarkupFile:
     """Return the units of an XHTML page. Raises DocmtError for broken XML."""
     file = XmlFile(data, path, doctype=True)
-    return MarkupFile(
-        file.text, list(_iterate_xml(file.root)), config, escape_text, file.encode, language_tag="xml:lang"
-    )
+    tokens = list(_iterate_xml(file.root))
+    return MarkupFile(file.text, tokens, config, escape_text, file.encode, language_tag="xml:lang")
 
 
 def _iterate_xml(node: Element | Text) -> Iterator[Token]:
     """Yield the tokens of an element."""
     if isinstance(node, Text):
         yield Token("text", node.start, node.end, value=node.value)
-    elif node.name == ASIDE:
-        yield Token("aside", node.start, node.end)
+    elif node.name == COMMENT:
+        yield Token("hidden", node.start, node.end)
     else:
         name = _XML_FOREIGN.get(node.name, node.name.removeprefix(_XHTML))
         yield Token("start", node.start, node.inner_start, name, is_empty=node.is_empty_tag)
         if node.is_empty_tag:
             return
         if node.name in _XML_FOREIGN:
-            yield Token("aside", node.inner_start, node.inner_end)
+            yield Token("hidden", node.inner_start, node.inner_end)
         else:
             for child in node.children:
                 yield from _iterate_xml(child)

@@ -15,7 +15,7 @@ from itertools import accumulate, pairwise, permutations
 from typing import Literal, NamedTuple
 
 from docmt.documents.columns import TAG_SIGN, find_template_tags
-from docmt.documents.words import has_letters, has_words
+from docmt.documents.words import has_letters, has_words, strip_span
 from docmt.formats.html_elements import (
     BLOCKS,
     CAN_COPY,
@@ -23,19 +23,14 @@ from docmt.formats.html_elements import (
     READINGS,
     TAG_NAME,
     VOID,
+    Attributes,
     TagAttribute,
     Token,
     convert_text,
     find_borders,
     find_ends,
-    find_kept,
-    find_language,
     find_templates,
-    find_translate,
-    is_translated,
     list_names,
-    read_attributes,
-    set_value,
     unescape_text,
 )
 from docmt.formats.language_codes import primary_language, text_direction
@@ -86,7 +81,7 @@ _MAX_DEPTH = 50
 class _Item(NamedTuple):
     """A piece of running text."""
 
-    kind: Literal["text", "open", "close", "single", "break", "aside"]
+    kind: Literal["text", "open", "close", "single", "break", "hidden"]
     start: int
     end: int
     name: str = ""
@@ -140,11 +135,8 @@ class MarkupFile(UnitFile):
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. language: see `UnitFile`; sets `lang` and `dir`."""
-        changes = [
-            (start, end, f'"{self._escape_value(units[index].text)}"')
-            for start, end, index in self._unquoted
-            if units[index] != self.units[index]
-        ]
+        changed = (each for each in self._unquoted if units[each[2]] != self.units[each[2]])
+        changes = [(start, end, f'"{self._escape_value(units[index].text)}"') for start, end, index in changed]
         if language:
             changes += self._name_language(language.replace("_", "-"))
         tidied = [tidy_pieces(old, new) for old, new in zip(self.units, units, strict=True)]
@@ -166,7 +158,7 @@ class MarkupFile(UnitFile):
                 yield match.end(), match.end(), "".join(added)
             for tag, value in values.items():
                 if tag in attributes and attributes[tag].value.lower() != value.lower():
-                    yield set_value(attributes[tag], value)
+                    yield attributes[tag].set_value(value)
 
     def _escape(self, text: str) -> str:
         """Return character data as the file writes it."""
@@ -182,13 +174,13 @@ class MarkupFile(UnitFile):
         languages = {primary_language(config.source_language)}
         for token in self._tokens:
             if token.kind == "start" and token.name in ("html", "body"):
-                languages.add(primary_language(find_language(self._read_tag(token))))
+                languages.add(primary_language(self._read_tag(token).find_language()))
                 if token.name == "body":
                     break
         return languages - {""}
 
-    def _read_tag(self, token: Token) -> dict[str, TagAttribute]:
-        return read_attributes(self._text[token.start : token.end], token.start)
+    def _read_tag(self, token: Token) -> Attributes:
+        return Attributes(self._text[token.start : token.end], token.start)
 
     def _read(self) -> None:
         """Read all tokens."""
@@ -225,7 +217,7 @@ class MarkupFile(UnitFile):
             yield _Item(tag, token.start + start, token.start + end, name, can_copy=False)
             position = end
         value = self._decode(raw[position:]) if position else token.value
-        kind: Literal["text", "aside"] = "text" if token.kind == "text" else "aside"
+        kind: Literal["text", "hidden"] = "text" if token.kind == "text" else "hidden"
         yield _Item(kind, token.start + position, token.end, value=value)
 
     @property
@@ -237,13 +229,13 @@ class MarkupFile(UnitFile):
         token = self._tokens[index]
         self._close(index)
         attributes = self._read_tag(token)
-        is_enabled = find_translate(attributes) == "yes"
+        is_enabled = attributes.find_translate() == "yes"
         reason = self._find_reason(token.name, attributes)
         if self._reason is None and (reason is not None or token.name in EMBEDDED or self._is_sign(index, attributes)):
             end = self._ends[index]
             is_whole = reason is None or len(self._frames) > _MAX_DEPTH  # each deeper one would be searched again
             tags = (self._read_tag(each) for each in self._tokens[index + 1 : end] if each.kind == "start")
-            if is_whole or not any(find_translate(each) == "yes" for each in tags):
+            if is_whole or not any(each.find_translate() == "yes" for each in tags):
                 self._add_whole(index, end, reason)
                 return end
         if self._reason is None and self._is_replaced(index):
@@ -265,7 +257,7 @@ class MarkupFile(UnitFile):
         """Return whether the element of a start tag ends a unit."""
         return self._tokens[start].name in BLOCKS or start in self._borders
 
-    def _is_sign(self, index: int, attributes: dict[str, TagAttribute]) -> bool:
+    def _is_sign(self, index: int, attributes: Attributes) -> bool:
         """Return whether an element is a sign that nobody reads as a word: an icon, an anchor, the number of a note."""
         name, tokens = self._tokens[index].name, self._tokens[index : self._ends[index]]
         text = "".join(token.value for token in tokens[:_MAX_SIGN] if token.kind == "text").strip()
@@ -275,18 +267,13 @@ class MarkupFile(UnitFile):
         if name in _NOTE_MARKS:
             roles = f"{values.get('role', '')} {values.get('epub:type', '')}".lower().split()
             is_note = values.get("href", "").startswith("#") or not _NOTE_ROLES.isdisjoint(roles)
-            is_raised = (
-                name == "sup"
-                and not has_letters(text)
-                and text[0] not in ".,"
-                and self._text[tokens[-1].end : tokens[-1].end + 1] not in ("/", "⁄")
-            )
+            after = self._text[tokens[-1].end : tokens[-1].end + 1]
+            is_raised = name == "sup" and not has_letters(text) and text[0] not in ".," and after not in ("/", "⁄")
             return is_raised or not has_words(text) or bool(is_note and _NOTE_LINK.fullmatch(text))
         is_icon = any(map(_ICON.search, [*values.get("class", "").split(), name if "-" in name else ""]))
         is_hidden = values.get("aria-hidden") == "true"
-        return (name in _ICON_ELEMENTS or "-" in name) and bool(
-            (is_icon or is_hidden) and (not has_words(text) or _ICON_NAME.fullmatch(text))
-        )
+        may_be_icon = (is_icon or is_hidden) and (name in _ICON_ELEMENTS or "-" in name)
+        return may_be_icon and (not has_words(text) or _ICON_NAME.fullmatch(text) is not None)
 
     def _is_replaced(self, index: int) -> bool:
         """Return whether an element is an old text, of words, that touches its new one: <del>old</del><ins>new</ins>.
@@ -296,15 +283,11 @@ class MarkupFile(UnitFile):
         sides = self._tokens[max(0, index - 2) : index][::-1], self._tokens[index + 3 : index + 5]
         around = [next((each for each in side if each.kind != "text" or each.value.strip()), None) for side in sides]
         is_plain = self._ends[index] == index + 3 and has_words(self._tokens[index + 1].value)
+        is_old = is_plain and self._tokens[index].name in _OLD
         is_part = sides[0] != [] and sides[0][0].value[-1:].isalnum()
-        return (
-            self._tokens[index].name in _OLD
-            and is_plain
-            and not is_part
-            and any(each and each.name in _NEW for each in around)
-        )
+        return is_old and not is_part and any(each and each.name in _NEW for each in around)
 
-    def _add_tag(self, token: Token, attributes: dict[str, TagAttribute], is_block: bool) -> None:
+    def _add_tag(self, token: Token, attributes: Attributes, is_block: bool) -> None:
         """Add a start tag to the running text."""
         has_patches = self._read_values(token, attributes)
         if is_block or token.name == "meta":
@@ -313,9 +296,9 @@ class MarkupFile(UnitFile):
         if token.name == "br":
             self._items.append(_Item("break", token.start, token.end, has_patches=has_patches))
             return
-        is_alone = token.is_empty or token.name in VOID
+        is_single = token.is_empty or token.name in VOID
         can_copy = token.name in CAN_COPY - {"sub", "sup"} and "id" not in attributes
-        kind: Literal["single", "open"] = "single" if is_alone else "open"
+        kind: Literal["single", "open"] = "single" if is_single else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 
     def _end(self, index: int) -> None:
@@ -329,7 +312,7 @@ class MarkupFile(UnitFile):
         if is_block or self._reason != old:
             self._flush()
         elif self._reason is None:
-            kind: Literal["aside", "close"] = "aside" if token.name in VOID else "close"
+            kind: Literal["hidden", "close"] = "hidden" if token.name in VOID else "close"
             self._items.append(_Item(kind, token.start, token.end, token.name))
 
     def _close(self, index: int) -> None:
@@ -337,12 +320,12 @@ class MarkupFile(UnitFile):
         while self._frames and self._ends[self._frames[-1][0]] <= index:
             self._frames.pop()
 
-    def _find_reason(self, name: str, attributes: dict[str, TagAttribute]) -> str | None:
+    def _find_reason(self, name: str, attributes: Attributes) -> str | None:
         """Return why an element is not translated, or None."""
-        translate = find_translate(attributes)
+        translate = attributes.find_translate()
         if translate == "no":
             return 'translate="no"'
-        language = primary_language(find_language(attributes))
+        language = primary_language(attributes.find_language())
         if language and self._languages and language not in self._languages and name not in ("html", "body"):
             return "passages in another language"
         if "class" in attributes and not _SIGNATURES.isdisjoint(attributes["class"].value.split()):
@@ -371,18 +354,16 @@ class MarkupFile(UnitFile):
             span = first.start, tokens[-1].end
             self._items.append(_Item("single", *span, first.name, value, has_patches=any(patches), reason=reason or ""))
 
-    def _read_values(self, token: Token, attributes: dict[str, TagAttribute]) -> bool:
+    def _read_values(self, token: Token, attributes: Attributes) -> bool:
         """Note what is translated of a tag, and whether it names the language. Return whether it has either."""
+        values = []
         for name, attribute in attributes.items():
-            self.skip(find_kept(token.name, name, attributes), attribute.value)
-        names = [name for name in attributes if is_translated(token.name, name, attributes)]
-        values = [
-            (attributes[name], f"{name} of {token.name}") for name in names if has_letters(attributes[name].value)
-        ]
+            self.skip(attributes.find_kept(token.name, name), attribute.value)
+            if attributes.is_translated(token.name, name) and has_letters(attribute.value):
+                values.append((attribute, f"{name} of {token.name}"))
         self._values += values
-        names_language = (
-            token.name in ("html", "body") or primary_language(find_language(attributes)) in self._languages
-        )
+        language = primary_language(attributes.find_language())
+        names_language = token.name in ("html", "body") or language in self._languages
         if names_language:
             self._language_tags.append(token)
         return bool(values) or names_language
@@ -396,12 +377,11 @@ class MarkupFile(UnitFile):
             self._add_unit(items[start:end])
         values, self._values = self._values, []
         for attribute, name in values:
-            text = attribute.value.strip(_SPACES)
-            index = self.add_unit(Unit(text, id=name))
+            index = self.add_unit(Unit(attribute.value.strip(_SPACES), id=name))
             if not attribute.quote:
                 self._unquoted.append((attribute.start, attribute.end, index))
                 continue
-            start, end = _strip(self._text, attribute.start, attribute.end)
+            start, end = strip_span(self._text, attribute.start, attribute.end, _SPACES)
             is_text = attribute.quote == ">"
             escape = self._escape if is_text else partial(self._escape_value, quote=attribute.quote)
             self._patched.add(start, end, index, escape)
@@ -412,14 +392,11 @@ class MarkupFile(UnitFile):
                 self.skip(item.reason, item.value)
             return
         partners = _match_pairs(items)
-        inner = [
-            index
-            for index, item in enumerate(items)
-            if item.kind == "single" or item.value.strip(_SPACES) or (index in partners and item.kind != "text")
-        ]
-        first, last = inner[0], inner[-1]
-        start, _ = _strip(self._text, items[first].start, items[first].end)
-        _, end = _strip(self._text, items[last].start, items[last].end)
+        shown = (index for index, item in enumerate(items) if item.kind == "single" or item.value.strip(_SPACES))
+        inner = {*partners, *shown}
+        first, last = min(inner), max(inner)
+        start, _ = strip_span(self._text, items[first].start, items[first].end, _SPACES)
+        _, end = strip_span(self._text, items[last].start, items[last].end, _SPACES)
         for item in items:
             self.skip(item.reason if item.reason != "code" else "", item.value)
         unit, nested = self._build(items, range(first, last + 1), partners, end)
@@ -441,7 +418,7 @@ class MarkupFile(UnitFile):
                 continue
             if item.kind == "single" and has_space:
                 # The unit's text has no second space for that after the code.
-                last = min(end, last + _count_spaces(self._text, last))
+                last = end - len(self._text[last:end].lstrip(_SPACES))
             content = self._text[item.start : last]
             if item.name in READINGS and not item.has_patches:
                 builder.add_reading(id, content)
@@ -449,26 +426,13 @@ class MarkupFile(UnitFile):
             if item.has_patches:
                 nested[id] = item.start, last
             if index not in partners:
-                builder.add_alone(id, content, is_space=item.kind == "break")
+                builder.add_single(id, content, is_space=item.kind == "break")
                 has_space = has_space or item.kind == "break"
             elif item.kind == "open":
                 builder.open(id, content, item.can_copy)
             else:
                 builder.close(id, content)
         return builder.finish(), nested
-
-
-def _strip(text: str, start: int, end: int) -> Span:
-    """Return the span without white space at its ends."""
-    raw = text[start:end]
-    return start + len(raw) - len(raw.lstrip(_SPACES)), end - len(raw) + len(raw.rstrip(_SPACES))
-
-
-def _count_spaces(text: str, start: int) -> int:
-    end = start
-    while text[end : end + 1] in _SPACES and end < len(text):
-        end += 1
-    return end - start
 
 
 def _match_pairs(items: Sequence[_Item]) -> dict[int, int]:
@@ -498,7 +462,7 @@ def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:
     top = min((depths[index] for index in texts if has_words(items[index].value)), default=0) - 1
     new, cuts, position = list[_Item](), list[int](), 0
     for before, after in pairwise(texts):
-        tags = [item for item in items[before + 1 : after] if item.kind != "aside"]
+        tags = [item for item in items[before + 1 : after] if item.kind != "hidden"]
         place = next((index for index in range(before + 1, after) if items[index].kind == "open"), after)
         picture = next((index for index in range(before + 1, after) if items[index].name in _PICTURES), after)
         if picture < after and _LAST_WORD.search(items[before].value) and _FIRST_WORD.match(items[after].value):
@@ -551,8 +515,7 @@ def _is_note(item: _Item, before: str, after: str) -> bool:
 def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
     """Yield the indices of line breaks at empty lines and between the lines of an address."""
     breaks = [index for index, item in enumerate(items) if item.kind == "break"]
-    borders = [-1, *breaks, len(items)]
-    lines = [items[start + 1 : end] for start, end in pairwise(borders)]
+    lines = [items[start + 1 : end] for start, end in pairwise([-1, *breaks, len(items)])]
     texts = [_join_text(line) for line in lines]
     blank = [not text and all(item.kind != "single" for item in line) for line, text in zip(lines, texts, strict=True)]
     for number, index in enumerate(breaks):
@@ -562,11 +525,8 @@ def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
 
 def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
     """Yield the borders of links of a menu: links without words between them, and perhaps one item after them."""
-    links = [
-        (index, other)
-        for index, other in sorted(_match_pairs(items).items())
-        if index < other and items[index].name == "a"
-    ]
+    pairs = sorted(_match_pairs(items).items())
+    links = [(start, end) for start, end in pairs if start < end and items[start].name == "a"]
     if len(links) < 2:
         return
     borders = [(-1, -1), *links, (len(items), len(items))]

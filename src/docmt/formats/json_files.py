@@ -14,7 +14,7 @@ from docmt.core.errors import DocmtError
 from docmt.documents.input_formats import find_content_suffix
 from docmt.documents.words import has_letters
 from docmt.formats import markdown_texts
-from docmt.formats.patched_text import TextFile
+from docmt.formats.patched_text import Span, TextFile
 from docmt.formats.placeholders import is_icu_message
 from docmt.formats.string_files import MARK, SHOWN_PATHS, NamedString, is_identifier, name_marks, select_strings
 from docmt.formats.units import ReadConfig, Skipped, Unit
@@ -28,10 +28,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class JsonFile(TextFile):
     """A JSON file with strings to translate."""
 
-    def __init__(self, data: bytes, path: str, protect: Sequence[str] = ()) -> None:
-        super().__init__(data, path, protect=protect)
-        self.locales: list[tuple[int, int]] = []
-        """start and end of the string that names the language, if one does"""
+    locales: Sequence[Span] = ()
+    """span of the string that names the language, if one does"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. A file of ASCII with escapes stays one. ARB names the language."""
@@ -47,10 +45,8 @@ class JsonFile(TextFile):
 class NotebookFile(JsonFile):
     """A Jupyter notebook."""
 
-    def __init__(self, data: bytes, path: str) -> None:
-        super().__init__(data, path)
-        self.cells: list[tuple[list[NamedString], markdown_texts.MarkdownFile]] = []
-        """strings of each Markdown cell, and its text"""
+    cells: list[tuple[list[NamedString], markdown_texts.MarkdownFile]]
+    """strings of each Markdown cell, and its text"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the notebook with other units. A cell that changes keeps the form of its strings: one, or a list."""
@@ -70,6 +66,7 @@ class NotebookFile(JsonFile):
 def read_notebook(data: bytes, path: str, config: ReadConfig) -> NotebookFile:
     """Return the units of the Markdown cells of a notebook."""
     file = NotebookFile(data, path)
+    file.cells = []
     kinds: dict[str, str] = {}
     sources: dict[str, list[NamedString]] = {}
     for value in _find_strings(file):
@@ -96,7 +93,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> JsonFile:
     stands for all strings in it but identifiers. ARB needs none: all its messages are read.
     Raises DocmtError for broken JSON, and if a field has no strings.
     """
-    file = JsonFile(data, path, config.patterns)
+    file = JsonFile(data, path, protect=config.patterns)
     values = list(_find_strings(file))
     is_arb = find_content_suffix(path) == ".arb"
     if is_arb:

@@ -22,8 +22,7 @@ _RIGHT_TO_LEFT = frozenset(_RIGHT_TO_LEFT_CODES.split())
 
 @cache
 def _short_codes() -> dict[str, str]:
-    codes: dict[str, str] = read_package_yaml(__package__, "short_language_codes.yaml")
-    return codes
+    return read_package_yaml(__package__, "short_language_codes.yaml")
 
 
 def _split(code: str) -> tuple[str, str, str]:
@@ -57,8 +56,7 @@ def language_distance(code: str, wanted: str) -> int | None:
 @cache
 def language_names() -> dict[str, str]:
     """Return the English names of languages by their shortest codes."""
-    names: dict[str, str] = read_package_yaml(__package__, "language_names.yaml")
-    return names
+    return read_package_yaml(__package__, "language_names.yaml")
 
 
 @lru_cache(4096)
@@ -85,12 +83,8 @@ def format_language_tag(code: str) -> str:
     language, script, region = _split(code)
     if not re.fullmatch("[a-z]{2,8}", language):
         return "und"
-    parts = [language]
-    if script and (language in _SCRIPTS_IN_USE or "_" not in code):
-        parts.append(script.title())
-    if region:
-        parts.append(region.upper())
-    return "-".join(parts)
+    named = script.title() if language in _SCRIPTS_IN_USE or "_" not in code else ""
+    return "-".join(filter(None, (language, named, region.upper())))
 
 
 def is_right_to_left(code: str) -> bool:

@@ -159,11 +159,8 @@ def _lex(source: str, labels: Collection[str]) -> list[_Item]:
             kind, end = "open", match[0].index("[") + start + 1
         if start > position:
             items.append(_Item("text", position, start))
-        if (
-            kind == "single"
-            and [each.kind for each in items[-2:]] == ["single", "text"]
-            and _TIGHT.fullmatch(source, position, start)
-        ):
+        before = [each.kind for each in items[-2:]]
+        if kind == "single" and before == ["single", "text"] and _TIGHT.fullmatch(source, position, start):
             start = items[-2].start
             del items[-2:]
         items.append(_Item(kind, start, end))
@@ -264,10 +261,8 @@ def _close_emphasis(source: str, item: _Item, stacks: dict[str, list[_Item]]) ->
             other = stack[depth]
             length = other.end - other.start
             both = item.can_open or other.can_close
-            if character in "~=^":
-                fits = other.count == item.count
-            else:
-                fits = not both or (length + size) % 3 != 0 or (length % 3 == 0 and size % 3 == 0)
+            is_allowed = not both or (length + size) % 3 != 0 or (length % 3 == 0 and size % 3 == 0)
+            fits = other.count == item.count if character in "~=^" else is_allowed
             if fits:
                 break
         else:
@@ -299,26 +294,21 @@ class _Writer:
 
     def write(self, id: str) -> Inline:
         """Return the unit, and what is translated within its codes."""
-        index = 0
-        while index < len(self._items):
-            item = self._items[index]
-            if item.kind == "open" and item.partner >= 0 and self._source[item.start] in "!^":
-                end = self._items[item.partner]
-                self._add_image(item, end)
-                index = item.partner
-            else:
-                self._add(index, item)
-            index += 1
+        last = -1  # item of the last image
+        for index, item in enumerate(self._items):
+            if index > last and item.kind == "open" and item.partner >= 0 and self._source[item.start] in "!^":
+                self._add_image(item, self._items[item.partner])
+                last = item.partner
+            elif index > last:
+                self._add(item)
         return Inline(self._builder.finish(id), self._nested, self._alts, self._titles)
 
     def _add_image(self, item: _Item, end: _Item) -> None:
         id = self._name()
-        self._builder.add_alone(id, self._source[item.start : end.end])
+        self._builder.add_single(id, self._source[item.start : end.end])
         self._nested[id] = item.start, end.end
-        if self._source[item.start] == "^" or self._source[end.start : end.end] not in (
-            "]",
-            "][]",
-        ):  # there, the text is also the name of the target
+        is_name = self._source[end.start : end.end] in ("]", "][]")  # the text is also the name of the target
+        if self._source[item.start] == "^" or not is_name:
             self._alts.append((item.end, end.start))
         self._add_title(end)
 
@@ -331,23 +321,22 @@ class _Writer:
     def _name(self) -> str:
         return str(self._builder.code_count + 1)
 
-    def _add(self, index: int, item: _Item) -> None:
+    def _add(self, item: _Item) -> None:
         content = self._source[item.start : item.end]
         if item.kind not in ("text", "hard"):
             content = content.replace("\n", SPACE)  # codes are on one line, as the text is
-        if item.kind == "text":
+        wiki = _WIKI.fullmatch(content) if item.kind == "wiki" else None
+        if item.kind in ("text", "soft"):
             self._builder.add_text(content)
         elif item.kind == "escape":
             self._builder.add_text(content[1])
         elif item.kind == "entity":
             self._builder.add_text(html.unescape(content))
-        elif item.kind == "soft":
-            self._builder.add_text(SPACE)
         elif item.kind == "hard":
             number = self._source.count("\n", 0, item.start)
-            self._builder.add_alone(self._name(), self._breaks[number], is_space=True)
+            self._builder.add_single(self._name(), self._breaks[number], is_space=True)
         elif item.kind == "tab":
-            self._builder.add_alone(self._name(), content, is_space=True)
+            self._builder.add_single(self._name(), content, is_space=True)
         elif item.kind in ("open", "close"):
             self._add_bracket(item, content)
         elif item.kind == "delimiter":
@@ -360,14 +349,12 @@ class _Writer:
             self._open(item.content, content, can_copy=False)
         elif item.kind == "end":
             self._close(item.content, content)
-        elif (
-            item.kind == "wiki" and (match := _WIKI.fullmatch(content)) and has_letters(match["text"] or match["name"])
-        ):
-            self._open("[[", f"[[{match['target'] or match['name']}{match['bar'] or self._bar}", can_copy=False)
-            self._builder.add_text(match["text"] or match["name"])
+        elif wiki and has_letters(wiki["text"] or wiki["name"]):
+            self._open("[[", f"[[{wiki['target'] or wiki['name']}{wiki['bar'] or self._bar}", can_copy=False)
+            self._builder.add_text(wiki["text"] or wiki["name"])
             self._close("[[", "]]")
         elif item.kind != "none":
-            self._builder.add_alone(self._name(), content)
+            self._builder.add_single(self._name(), content)
 
     def _add_bracket(self, item: _Item, content: str) -> None:
         if item.partner < 0:
@@ -389,11 +376,11 @@ class _Writer:
     def _add_tag(self, content: str) -> None:
         name = re.sub(r"\W.*", "", content.strip("</"), flags=re.DOTALL).lower()
         if name == "br":
-            self._builder.add_alone(self._name(), content, is_space=True)
+            self._builder.add_single(self._name(), content, is_space=True)
         elif content.startswith("</"):
             self._close(name, content)
         elif content.endswith("/>"):
-            self._builder.add_alone(self._name(), content)
+            self._builder.add_single(self._name(), content)
         else:
             self._open(name, content, can_copy=name != "a")
 
@@ -408,7 +395,7 @@ class _Writer:
         """Close a pair. Return its id, if it was open."""
         index = next((each for each in reversed(range(len(self._opened))) if self._opened[each][0] == name), None)
         if index is None:
-            self._builder.add_alone(self._name(), content)
+            self._builder.add_single(self._name(), content)
             return ""
         id = self._opened[index][1]
         self._builder.close(id, content)
@@ -430,9 +417,8 @@ def escape_cell(text: str) -> str:
 
 def read_title(raw: str) -> str:
     """Return the text of a title that is written without its quotes."""
-    return re.sub(
-        rf"\\([{re.escape(string.punctuation)}])|&#?\w+;", lambda match: match[1] or html.unescape(match[0]), raw
-    )
+    pattern = rf"\\([{re.escape(string.punctuation)}])|&#?\w+;"
+    return re.sub(pattern, lambda match: match[1] or html.unescape(match[0]), raw)
 
 
 def escape_title(text: str, quote: str) -> str:

@@ -12,11 +12,11 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from docmt.documents.segmentation import find_fence_end
-from docmt.documents.words import has_letters
+from docmt.documents.words import has_letters, strip_span
 from docmt.formats.front_matter import FrontString, find_front_strings
 from docmt.formats.markdown_inline import (
     escape_cell,
@@ -107,18 +107,14 @@ class MarkdownFile(TextFile):
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Text that would be markup is escaped. Markdown names no language."""
-        guarded = [
-            new if new == old else guard_markup(tidy_pieces(old, new))
-            for old, new in zip(self.units, units, strict=True)
+        pairs = zip(self.units, units, strict=True)
+        guarded = [new if new == old else guard_markup(tidy_pieces(old, new)) for old, new in pairs]
+        strings = [
+            (each.value.start, each.value.end, each.write(tidy_spaces(units[index], self.units[index]).render()))
+            for index, each in self.strings.items()
+            if units[index] != self.units[index]
         ]
-        changed = [
-            (self.strings[index], tidy_spaces(new, self.units[index]))
-            for index, new in enumerate(units)
-            if new != self.units[index] and index in self.strings
-        ]
-        return self.render(
-            guarded, [(each.value.start, each.value.end, each.write(new.render())) for each, new in changed]
-        )
+        return self.render(guarded, strings)
 
 
 @dataclass
@@ -184,38 +180,33 @@ class _Reader:
         """Add the units of the paragraphs in a part of the text."""
         paragraph: _Paragraph | None = None
         for match in _LINE.finditer(self._text, start, end):
-            line = match[0].rstrip("\r\n")
-            paragraph = self._read_line(line, match.start(), paragraph)
-        self._finish(paragraph)
+            paragraph = self._read_line(match[0].rstrip("\r\n"), match.start(), paragraph)
+        if paragraph:
+            self._add(paragraph.lines)
 
     def _read_line(self, line: str, start: int, paragraph: _Paragraph | None) -> _Paragraph | None:
         """Return the paragraph that is open after a line."""
         quotes = _QUOTES.match(line)
         depth = quotes[0].count(">") if quotes else 0
         title = _TITLE_LINE.match(line)
-        if title and (depth or paragraph or not self._is_code(line)) and not (paragraph and title["percent"]):
-            self._finish(paragraph)
-            self._read_title(line, start, title)
-            return None
-        if not line.strip(" \t>") or _FENCED_DIV.match(line):
-            self._finish(paragraph)
-            if line.strip(" \t>"):
-                self._leave(line)
-                self._report_attributes(line)
-            return None
-        if paragraph and _UNDERLINE.match(line) and depth == paragraph.depth:
-            self._finish(paragraph)
-            return None
-        if _RULE.match(line):
-            self._finish(paragraph)
-            self._leave(line)
-            return None
-        if paragraph and depth <= paragraph.depth and not self._interrupts(line):
-            assert quotes is not None
-            paragraph.lines.append((start + quotes.end(), start + len(line.rstrip())))
+        if title and (title["percent"] if paragraph else not depth and self._is_code(line)):
+            title = None
+        is_empty = not line.strip(" \t>")
+        is_underline = paragraph and _UNDERLINE.match(line) and depth == paragraph.depth
+        is_mark = is_underline or _RULE.match(line) or _FENCED_DIV.match(line)
+        if paragraph and not (title or is_empty or is_mark or depth > paragraph.depth or self._interrupts(line)):
+            paragraph.lines.append((start + (quotes.end() if quotes else 0), start + len(line.rstrip())))
             return paragraph
-        self._finish(paragraph)
-        return self._open(line, start, depth)
+        if paragraph:
+            self._add(paragraph.lines)
+        if title:
+            self._read_title(line, start, title)
+        elif is_mark and not is_underline:
+            self._leave(line)
+            self._report_attributes(line)
+        elif not (is_empty or is_mark):
+            return self._open(line, start, depth)
+        return None
 
     def _interrupts(self, line: str) -> bool:
         """Return whether a line begins something else than text."""
@@ -277,10 +268,6 @@ class _Reader:
             return None
         return _Paragraph([(start + begin, start + max(begin, end))], depth)
 
-    def _finish(self, paragraph: _Paragraph | None) -> None:
-        if paragraph:
-            self._add(paragraph.lines)
-
     def read_table(self, start: int, end: int) -> None:
         """Add the units of the cells of a table."""
         for number, match in enumerate(_LINE.finditer(self._text, start, end)):
@@ -289,9 +276,8 @@ class _Reader:
                 continue
             marks = _MARKS.match(line)
             for cell in _CELL.finditer(line, marks.end() if marks else 0):
-                inner = cell[0].strip()
-                begin = match.start() + cell.start() + len(cell[0]) - len(cell[0].lstrip())
-                self._add([(begin, begin + len(inner))], escape_cell)
+                span = strip_span(self._text, match.start() + cell.start(), match.start() + cell.end())
+                self._add([span], escape_cell)
 
     def _add(self, lines: Sequence[Span], escape: Callable[[str], str] = escape_inline) -> None:
         """Add the unit of a paragraph, and those of its images' texts."""
@@ -306,9 +292,7 @@ class _Reader:
         inline = read_inline_markdown(source, self._labels, breaks, id, is_cell=escape == escape_cell)
         for code in inline.unit.codes:
             self._report_attributes(code.content if code.id not in inline.nested else "")
-        starts = [0]
-        for part in parts:
-            starts.append(starts[-1] + len(part))
+        starts = list(accumulate(map(len, parts), initial=0))
 
         def locate(position: int) -> int:
             index = min(bisect_right(starts, position) - 1, len(lines) - 1)

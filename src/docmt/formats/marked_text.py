@@ -59,13 +59,11 @@ def mark_pair(source: tuple[Unit, int, int], target: tuple[Unit, int, int]) -> t
         return None if any(map(has_signs, texts)) else texts
     parts = _select_codes(*source), _select_codes(*target)
     counts = [Counter((code.kind, code.content) for code in part.codes if code.kind != "close") for part in parts]
-    if counts[0] != counts[1] or any(
-        has_signs(part.text) or any(has_signs(code.content) for code in part.codes) for part in parts
-    ):
+    contents = [text for part in parts for text in (part.text, *(code.content for code in part.codes))]
+    if counts[0] != counts[1] or any(map(has_signs, contents)):
         return None
     numbers: dict[tuple[str, str], deque[str]] = defaultdict(deque)
-    first = show(_write(parts[0], numbers))
-    return first, show(_write(parts[1], numbers))
+    return show(_write(parts[0], numbers)), show(_write(parts[1], numbers))
 
 
 def _select_codes(unit: Unit, start: int, end: int) -> Unit:
@@ -76,20 +74,16 @@ def _select_codes(unit: Unit, start: int, end: int) -> Unit:
     """
     if not unit.codes:
         return Unit(unit.text[start:end])
-    kept = {
-        index
-        for index, code in enumerate(unit.codes)
-        if code.kind == "single" and start < code.offset < end and not code.is_break
-    }
+    singles = [index for index, code in enumerate(unit.codes) if code.kind == "single" and not code.is_break]
+    kept = {index for index in singles if start < unit.codes[index].offset < end}
     for pair in match_codes(unit.codes).items():
         first, last = (unit.codes[index].offset for index in pair)
         is_inner = first < end and start < last and (first < last or start < first)
         if is_inner and (first > start or last < end) and not unit.codes[pair[0]].is_plain:
             kept.update(pair)
     codes = (unit.codes[index] for index in sorted(kept))
-    return Unit(
-        unit.text[start:end], tuple(replace(code, offset=min(max(code.offset, start), end) - start) for code in codes)
-    )
+    moved = (replace(code, offset=min(max(code.offset, start), end) - start) for code in codes)
+    return Unit(unit.text[start:end], tuple(moved))
 
 
 def _write(unit: Unit, numbers: dict[tuple[str, str], deque[str]]) -> str:
@@ -137,10 +131,8 @@ def fill(source: str, target: str) -> tuple[str, list[Link] | None] | None:
     source: the sentence with marks. target: the translation as `mark_pair` gives it. None where the codes would come to
     stand elsewhere, or placeholders would be lost.
     """
-    names = [
-        Counter(name for span in find_placeholders(side) if VISIBLE.match(name := side[slice(*span)]))
-        for side in (source, target)
-    ]
+    placeholders = ([side[slice(*span)] for span in find_placeholders(side)] for side in (source, target))
+    names = [Counter(filter(VISIBLE.match, each)) for each in placeholders]
     if names[0] != names[1]:
         return None
     if not has_signs(source):

@@ -18,7 +18,7 @@ from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_li
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import space_words
 from docmt.formats.units import Unit, UnitFile
-from docmt.formats.xml_tree import ASIDE, Element, XmlFile, escape_attribute, escape_text, set_attribute
+from docmt.formats.xml_tree import COMMENT, Element, XmlFile, escape_attribute, escape_text, find_value, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
 _SCHEMAS = {
@@ -123,14 +123,12 @@ class OfficeFile(UnitFile):
 
     def _read_types(self) -> dict[str, str]:
         file = self._parse("[Content_Types].xml")
-        overrides, defaults = {}, {}
+        overrides, defaults, names = {}, {}, self.package.names
         for element in file.root.elements:
             kind = element.attributes.get("ContentType", "")
             overrides[element.attributes.get("PartName", "").lstrip("/")] = kind
             defaults[element.attributes.get("Extension", "").lower()] = kind
-        return {
-            name: overrides.get(name, defaults.get(name.rpartition(".")[2].lower(), "")) for name in self.package.names
-        }
+        return {name: overrides.get(name, defaults.get(name.rpartition(".")[2].lower(), "")) for name in names}
 
     def _parse(self, name: str) -> XmlFile:
         return XmlFile(self.package.read(name), f"{self.path}: {name}", _PREFIXES)
@@ -143,12 +141,8 @@ class OfficeFile(UnitFile):
 
     def find_parts(self, *content_types: str) -> list[str]:
         """Return the names of the parts of these content types, of each type in the order of their numbers."""
-        return [
-            name
-            for kind in content_types
-            for name in sorted(self.package.names, key=_number_key)
-            if self._types[name] == kind
-        ]
+        names = sorted(self.package.names, key=_number_key)
+        return [name for kind in content_types for name in names if self._types[name] == kind]
 
     def find_main(self, types: Sequence[str], kind: str, part: str) -> str:
         """Return the name of the main part. Raises DocmtError if there is none. kind, part: names for the message."""
@@ -213,13 +207,11 @@ class OfficeFile(UnitFile):
         value = element.attributes.get(name, "")
         if not has_letters(value) or _FILE_NAME.fullmatch(value):
             return []
-        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition(':')[2]}" if ":" in name else name
-        start, end, _ = set_attribute(part.file, element, tag, value)
 
         def escape(text: str) -> str:
             return escape_attribute(value if limit and len(text) > limit else text)
 
-        return [self.add_text(part, (start + 1, end - 1), Unit(value), escape, equal=equal)]
+        return [self.add_text(part, find_value(part.file, element, name), Unit(value), escape, equal=equal)]
 
     def add_properties(self) -> None:
         """Add title, subject and description of the document."""
@@ -246,7 +238,7 @@ class OfficeFile(UnitFile):
             part = self.open_part(name)
             old = [each.unit for each in part.texts]
             new = [
-                self._lay_out(part, each, units[each.index], language) if each.index in changed else each.unit
+                self._lay_out(each, units[each.index], language) if each.index in changed else each.unit
                 for each in part.texts
             ]
             further = [*replacements.get(name, ())]
@@ -258,7 +250,7 @@ class OfficeFile(UnitFile):
                 contents[name] = part.file.encode(text)
         return self.package.replace(contents)
 
-    def _lay_out(self, part: OfficePart, text: _OfficeText, unit: Unit, language: str) -> Unit:
+    def _lay_out(self, text: _OfficeText, unit: Unit, language: str) -> Unit:
         adapted = text.adapt(unit, self.units[text.index])
         if text.layout is None:
             return adapted
@@ -313,8 +305,8 @@ class OfficeFile(UnitFile):
                 form, text = child.find("a:rPr"), child.find("a:t")
                 head = part.file.text[child.start : child.inner_start] + (part.raw(form) if form else "")
                 builder.add_text(format_key(form), head, join_lines(text.text(), has_tabs=True) if text else "")
-            elif child.name != ASIDE:
-                builder.add_alone(part.raw(child), is_space=child.name == "a:br")
+            elif child.name != COMMENT:
+                builder.add_single(part.raw(child), is_space=child.name == "a:br")
         for link in paragraph.iter(*LINKS):
             self.skip("tips of links", link.attributes.get("tooltip", ""))
         unit = builder.finish()
@@ -326,7 +318,7 @@ class OfficeFile(UnitFile):
         """Add the paragraphs of DrawingML, and texts about shapes. Fallbacks repeat what is before them."""
         indices: list[int] = []
         for element in find_outer(part.file.root, ("a:p", shape, *LINKS), ("a:p",)):
-            equal = indices if element.has_ancestor("mc:Fallback") else ()
+            equal = indices if element.is_within("mc:Fallback") else ()
             if element.name == "a:p":
                 indices += self.read_drawing_paragraph(part, element, equal)
                 continue

@@ -13,14 +13,15 @@ from typing import Any
 
 from docmt.formats.patched_text import Span
 from docmt.formats.units import Code, Unit, UnitBuilder
-from docmt.formats.xml_tree import ASIDE, Element, escape_text
+from docmt.formats.xml_tree import COMMENT, Element, escape_text
 
 _LINE_FEEDS = re.compile(r"[ \t]*[\r\n]+[ \t\r\n]*")
 _LINE_FEEDS_AND_TABS = re.compile(r"[ ]*[\t\r\n]+[ \t\r\n]*")
 Format = tuple[tuple[Any, ...], ...] | None
 """Attributes and elements of a format; None for no format."""
 _PLAIN_ATTRIBUTES = ("lang", "altLang", "dirty", "err", "smtClean", "noProof", "bmk")
-"""Attributes of a format that do not show."""
+_PLAIN_ELEMENTS = ("lang", "noProof", "proofErr", "extLst")
+"""Attributes and elements of a format that do not show."""
 
 
 @dataclass
@@ -67,9 +68,8 @@ class RunLayout:
 
     def _find_neighbor(self, previous: str, following: Iterable[str | Code]) -> str:
         """Return the run of text outside of runs: the plainer one of the runs before and after it."""
-        later = (
-            part.id for part in following if isinstance(part, Code) and part.kind != "single" and part.id in self.heads
-        )
+        pairs = (part for part in following if isinstance(part, Code) and part.kind != "single")
+        later = (part.id for part in pairs if part.id in self.heads)
         near = [id for id in (previous, next(later, "")) if id] or list(self.heads)
         return min(near, key=lambda id: len(self.heads[id]))
 
@@ -85,7 +85,7 @@ class _RunWriter:
 
     def add_code(self, id: str, content: str) -> None:
         if content:
-            self.builder.add_alone(id, content)
+            self.builder.add_single(id, content)
 
     def enter(self, run: str, is_text: bool) -> None:
         """Close what is open but not wanted, and open the run, and its text. run: empty for none."""
@@ -127,15 +127,15 @@ class RunBuilder:
         id = f"i{self._builder.code_count}"
         self.layout.inner[id] = content
         whole = f"{self.layout.text_end}{content}{self.layout.text_start}"
-        self._builder.add_alone(id, whole, is_space)
+        self._builder.add_single(id, whole, is_space)
         if span:
             self.nested[id] = span
 
-    def add_alone(self, content: str, is_space: bool = False, span: Span | None = None) -> None:
+    def add_single(self, content: str, is_space: bool = False, span: Span | None = None) -> None:
         """Add a single code between runs. span: of a code that holds units itself."""
         self._close_run()
         id = str(self._builder.code_count)
-        self._builder.add_alone(id, content, is_space)
+        self._builder.add_single(id, content, is_space)
         if span:
             self.nested[id] = span
 
@@ -192,9 +192,6 @@ def format_key(element: Element | None) -> Format:
         return None
     attributes = sorted((name, value) for name, value in element.attributes.items() if name not in _PLAIN_ATTRIBUTES)
     attributes = [pair for pair in attributes if "rsid" not in pair[0] and not pair[0].startswith("xmlns")]
-    children = tuple(
-        (child.name, format_key(child))
-        for child in element.elements
-        if child.local_name not in ("lang", "noProof", "proofErr", "extLst") and child.name != ASIDE
-    )
+    shown = [each for each in element.elements if each.name != COMMENT and each.local_name not in _PLAIN_ELEMENTS]
+    children = tuple((child.name, format_key(child)) for child in shown)
     return (tuple(attributes), children) if attributes or children else None

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, is_code_style
-from docmt.formats.xml_tree import Element, Text, XmlFile, escape_attribute, escape_text, set_attribute
+from docmt.formats.xml_tree import Element, Text, XmlFile, escape_attribute, escape_text, find_value, set_attribute
 from docmt.formats.zip_package import ZipPackage
 
 _URI = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
@@ -62,17 +61,6 @@ _IDENTIFIER = re.compile(r"(?=.*[\d_])\S+")
 _STRING_VALUE = re.compile(r"\s[^\s=]*:string-value\s*=\s*(?:\"[^\"]*\"|'[^']*')")
 
 
-@dataclass
-class _Part:
-    """An XML file of the package."""
-
-    name: str
-    file: XmlFile
-    text: PatchedText
-    string_values: list[tuple[int, int, list[int]]] = field(default_factory=list)
-    """span of the attribute that repeats the text of a cell, and the units of the cell"""
-
-
 class OpenDocumentFile(UnitFile):
     """An odt, odp or ods file."""
 
@@ -86,18 +74,18 @@ class OpenDocumentFile(UnitFile):
         content = self._parse("content.xml")
         styles, meta = (self._parse(name) if name in self._package else None for name in ("styles.xml", "meta.xml"))
         if meta:
-            reader = self._add_part("meta.xml", meta, [])
+            part = self._add_part("meta.xml", meta, [])
             for element in meta.root.iter("dc:title", "dc:subject", "dc:description"):
                 if not self.skip_of_program(element.text()):
-                    reader.add_plain(element)
+                    part.add_plain(element)
         self._add_part("content.xml", content, [styles.root, content.root] if styles else [content.root]).read()
         if styles:
             self._add_part("styles.xml", styles, [styles.root]).read()
 
-    def _add_part(self, name: str, file: XmlFile, styles: Sequence[Element]) -> _PartReader:
-        """Add a part. Return its reader. styles: elements that hold the styles of its texts."""
-        self._parts.append(_Part(name, file, PatchedText(file.text)))
-        return _PartReader(self, self._parts[-1], _Styles(styles))
+    def _add_part(self, name: str, file: XmlFile, styles: Sequence[Element]) -> _Part:
+        """Return a part, which is added. styles: elements that hold the styles of its texts."""
+        self._parts.append(_Part(self, name, file, _Styles(styles)))
+        return self._parts[-1]
 
     def read_object(self, folder: str, reference: str) -> None:
         """Read an embedded object once. folder: that of the part which refers to it."""
@@ -130,24 +118,24 @@ def read(data: bytes, path: str, config: ReadConfig) -> OpenDocumentFile:
     return OpenDocumentFile(data, path)
 
 
-class _PartReader:
-    """Reader of the units of one part."""
+class _Part:
+    """An XML file of the package, which reads its units."""
 
-    def __init__(self, document: OpenDocumentFile, part: _Part, styles: _Styles) -> None:
-        self._document, self._part, self._styles = document, part, styles
-        body = part.file.root.find("office:body")
+    def __init__(self, document: OpenDocumentFile, name: str, file: XmlFile, styles: _Styles) -> None:
+        self.name, self.file, self.text = name, file, PatchedText(file.text)
+        self.string_values: list[tuple[int, int, list[int]]] = []
+        """span of the attribute that repeats the text of a cell, and the units of the cell"""
+        self._document, self._styles = document, styles
+        body = file.root.find("office:body")
         kinds = [element.name for element in body.elements] if body is not None else []
         self._is_sheet = any(kind in _SHEETS for kind in kinds)
         self._is_chart = "office:chart" in kinds
-        prefix = _find_prefix(part.file, "text")
-        self._escape = _make_escape(f"{prefix}:" if prefix else "")
 
     def read(self) -> None:
         """Read all units."""
-        root = self._part.file.root
-        self._walk(root, is_master=False)
+        self._walk(self.file.root, is_master=False)
         units = {unit.text: number for number, unit in enumerate(self._document.units) if not unit.codes}
-        for element in root.iter():
+        for element in self.file.root.iter():
             for name, value in element.attributes.items():
                 self._document.skip(_LEFT.get(name, ""), value)
             if element.name in _TEXT_FIELDS:
@@ -183,7 +171,7 @@ class _PartReader:
             if has_letters(value := element.attributes.get(label, "")):
                 self._add_attribute(element, label, self._document.add_unit(Unit(value)))
         if name == "draw:object" and "xlink:href" in element.attributes:
-            self._document.read_object(self._part.name.rpartition("/")[0], element.attributes["xlink:href"])
+            self._document.read_object(self.name.rpartition("/")[0], element.attributes["xlink:href"])
         is_master = is_master or name in ("style:master-page", "style:handout-master")
         for child in element.elements:
             self._walk(child, is_master)
@@ -211,34 +199,32 @@ class _PartReader:
                 indices += self._add_paragraph(child)
                 for inner in child.elements:
                     self._walk(inner, is_master)
-        match = _STRING_VALUE.search(self._part.file.text, cell.start, cell.inner_start)
+        match = _STRING_VALUE.search(self.file.text, cell.start, cell.inner_start)
         if match and indices:
-            self._part.string_values.append((match.start(), match.end(), indices))
+            self.string_values.append((match.start(), match.end(), indices))
 
     def _add_attribute(self, element: Element, name: str, index: int) -> None:
         """Add an attribute, which has the prefix of its element, with a unit."""
-        tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition(':')[2]}"
-        start, end, _ = set_attribute(self._part.file, element, tag, element.attributes[name])
-        self._part.text.add(start + 1, end - 1, index, escape_attribute)
+        self.text.add(*find_value(self.file, element, name), index, escape_attribute)
 
     def add_plain(self, element: Element) -> None:
         """Add an element that holds text only."""
         if not element.elements and has_letters(element.text()):
             index = self._document.add_unit(Unit(element.text()))
-            self._part.text.add(element.inner_start, element.inner_end, index, escape_text)
+            self.text.add(element.inner_start, element.inner_end, index, escape_text)
 
     def _add_paragraph(self, element: Element) -> list[int]:
         """Add a paragraph. Return the index of its unit, if there is anything to translate."""
         if self._styles.is_code("paragraph", element.attributes.get("text:style-name", "")):
             self._document.skip("code", element.text())
             return []
-        inline = _InlineReader(self._document, self._part.file, self._styles)
+        inline = _InlineReader(self._document, self.file, self._styles)
         inline.add(element.children)
         unit = inline.builder.finish()
         if not has_letters(unit.text):
             return []
         index = self._document.add_unit(unit)
-        self._part.text.add(element.inner_start, element.inner_end, index, self._escape, inline.nested)
+        self.text.add(element.inner_start, element.inner_end, index, _make_escape(element.tag[:-1]), inline.nested)
         return [index]
 
 
@@ -274,7 +260,7 @@ class _InlineReader:
             elif kind == "plain":
                 self.add(node.children)
             else:
-                self._add_alone(node, kind)
+                self._add_single(node, kind)
 
     def _add_pair(self, run: Sequence[Element], kind: str, format: str) -> None:
         if kind == "pair":
@@ -294,10 +280,10 @@ class _InlineReader:
             self._opened.pop()
             self.builder.close(id, self._file.text[inner[-1].inner_end : run[-1].end])
 
-    def _add_alone(self, node: Element, kind: str) -> None:
+    def _add_single(self, node: Element, kind: str) -> None:
         self._count += 1
         id = f"a{self._count}"
-        self.builder.add_alone(id, self._file.text[node.start : node.end], is_space=kind == "space")
+        self.builder.add_single(id, self._file.text[node.start : node.end], is_space=kind == "space")
         if next(node.iter(*_PARAGRAPHS, *_PLAIN), None) is not None:
             self.nested[id] = node.start, node.end
         elif kind == "code":
@@ -327,12 +313,9 @@ class _InlineReader:
 
 def _is_blank(element: Element) -> bool:
     """Return whether it holds white space only, in itself or in spans."""
-    return all(
-        not child.value.strip(" \t\r\n")
-        if isinstance(child, Text)
-        else child.name == "text:soft-page-break" or (child.name == "text:span" and _is_blank(child))
-        for child in element.children
-    )
+    text = "".join(child.value for child in element.children if isinstance(child, Text))
+    inner = [child for child in element.elements if child.name != "text:soft-page-break"]
+    return not text.strip(" \t\r\n") and all(child.name == "text:span" and _is_blank(child) for child in inner)
 
 
 def _refuse_cell(cell: Element) -> str:
@@ -343,7 +326,7 @@ def _refuse_cell(cell: Element) -> str:
 
 
 def _make_escape(prefix: str) -> Callable[[str], str]:
-    """Return the function that writes text in a paragraph, where white space collapses."""
+    """Return the function that writes text in a paragraph, where white space collapses. prefix: of its tag."""
     tags = {"\t": f"<{prefix}tab/>", "\n": f"<{prefix}line-break/>"}
 
     def replace(match: re.Match[str]) -> str:
@@ -412,10 +395,9 @@ def _set_language(file: XmlFile, language: str) -> list[Replacement]:
         replacements += _set_properties(file, element, code.lower(), country)
     style = _find_prefix(file, "style")
     if is_right_to_left(language) and style:
-        for default in file.root.iter("style:default-style"):
-            for element in default.elements:
-                if element.name == "style:paragraph-properties":
-                    replacements.append(set_attribute(file, element, f"{style}:writing-mode", "rl-tb"))
+        for element in file.root.iter("style:paragraph-properties"):
+            if element.parent and element.parent.name == "style:default-style":
+                replacements.append(set_attribute(file, element, f"{style}:writing-mode", "rl-tb"))
     return replacements + _set_meta(file, language)
 
 

@@ -66,18 +66,15 @@ class _Renderer:
         self, text: PatchedText, old: Sequence[Unit], new: Sequence[Unit], replacements: Iterable[Replacement]
     ) -> None:
         self._text, self._old, self._new = text.text, old, new
-        spans: list[tuple[int, int, Region | str]] = [(each.start, -each.end, each) for each in text.regions]
-        spans += [(start, -end, replacement) for start, end, replacement in replacements]
-        self._spans = sorted(
-            spans, key=lambda span: (span[0], isinstance(span[2], Region) or span[0] != -span[1], span[1])
-        )
+        regions: list[tuple[int, int, Region | str]] = [(each.start, each.end, each) for each in text.regions]
+        self._spans = sorted([*regions, *replacements], key=_order)
         self._starts = [start for start, *_ in self._spans]
 
     def render(self, index: int, start: int, end: int) -> str:
         """Return text[start:end] with the replacements from this index on."""
         parts, position = [], start
         for number in range(index, len(self._spans)):
-            first, last, patch = self._spans[number][0], -self._spans[number][1], self._spans[number][2]
+            first, last, patch = self._spans[number]
             if first > end:
                 break
             if first < position or last > end:
@@ -102,6 +99,12 @@ class _Renderer:
             else:
                 parts.append(part.content)
         return "".join(parts)
+
+
+def _order(span: tuple[int, int, Region | str]) -> tuple[int, bool, int]:
+    """Return the key that sorts spans by their starts: what is inserted there first, then the longest."""
+    start, end, patch = span
+    return start, isinstance(patch, Region) or start != end, -end
 
 
 def find_mark(data: bytes) -> tuple[bytes, str]:

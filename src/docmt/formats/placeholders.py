@@ -247,7 +247,7 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
     elif code and code.kind == "close":
         builder.close(code.id, code.content)
     elif code:
-        builder.add_alone(code.id, code.content, is_space=code.is_break)
+        builder.add_single(code.id, code.content, is_space=code.is_break)
     elif token.kind == "text":
         builder.add_text(token.content)
     elif token.kind == "open":
@@ -258,7 +258,7 @@ def _add_token(builder: UnitBuilder, token: _Token, opened: list[str]) -> None:
     elif token.content.startswith(("<rt", "<rp")):
         builder.add_reading(id, token.content)
     else:
-        builder.add_alone(id, token.content, is_space=token.kind == "space")
+        builder.add_single(id, token.content, is_space=token.kind == "space")
 
 
 def tidy_pieces(old: Unit, new: Unit) -> Unit:
@@ -299,10 +299,8 @@ def space_words(old: Unit, new: Unit, ids: Collection[str]) -> Unit:
 def find_letters_beside(unit: Unit, code: Code) -> tuple[bool, bool]:
     """Return whether a letter or digit is directly before and after a code."""
     before, after = unit.text[max(0, code.offset - 1) : code.offset], unit.text[code.offset : code.offset + 1]
-    return (
-        before.isalnum() and not code.content.startswith(SPACE),
-        after.isalnum() and not code.content.endswith(SPACE),
-    )
+    is_before = before.isalnum() and not code.content.startswith(SPACE)
+    return is_before, after.isalnum() and not code.content.endswith(SPACE)
 
 
 def tidy_spaces(unit: Unit, old: Unit = _EMPTY) -> Unit:
@@ -323,9 +321,8 @@ def tidy_spaces(unit: Unit, old: Unit = _EMPTY) -> Unit:
     }
     codes: list[Code] = []
     held = False  # whether the last code is a single one with a space after it
-    for (kind, offset, is_space), group in groupby(
-        unit.codes, key=lambda code: (code.kind, code.offset, code.is_space)
-    ):
+    groups = groupby(unit.codes, key=lambda code: (code.kind, code.offset, code.is_space))
+    for (kind, offset, is_space), group in groups:
         run = list(group)
         if kind == "open" and offset == len(unit.text) and held and codes[-1].offset == offset:
             codes[-1] = replace(codes[-1], content=codes[-1].content.removesuffix(SPACE) + SPACE)
@@ -350,9 +347,8 @@ def _tidy_run(run: Sequence[Code], before: str, after: str, touched: tuple[str, 
         if faces or (all(spaces) and not _is_next(left, right)):
             contents[number] += SPACE
     if not before or before[-1] in SPACE + _OPENING + touched[0]:
-        contents[-1] += (
-            SPACE if after and after[0] not in SPACE + _CLOSING + touched[1] and not run[-1].is_break else ""
-        )
+        is_apart = after and after[0] not in SPACE + _CLOSING + touched[1] and not run[-1].is_break
+        contents[-1] += SPACE if is_apart else ""
     else:
         contents[0] = contents[0] if run[0].is_break else SPACE + contents[0]
         contents[-1] += SPACE if after[:1].isalnum() and after[0] != touched[1] and not run[-1].is_break else ""

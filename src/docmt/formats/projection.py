@@ -16,7 +16,7 @@ from itertools import chain, groupby, takewhile
 from types import MappingProxyType
 
 from docmt.documents.protected_text import find_protected, find_words_and_protected
-from docmt.documents.words import Span, find_words
+from docmt.documents.words import Span, find_words, has_words
 from docmt.formats.single_codes import AlignedSentence, Atom, Range, Stack, find_ranges, place_atoms, touches
 from docmt.formats.units import Code, Unit
 
@@ -157,15 +157,11 @@ def _project(source: _Source, passage: Passage, first: int, last: int) -> list[_
     names = {id: re.split(r"[\s>]", start.content)[0] for id, (start, _) in source.pairs.items() if not start.can_copy}
     aligned = _align_whole(sentence)
     _restore_lost([stacks[start:end] for start, end in words], target_stacks, aligned, plain, names)
-    covers = [
-        (
-            each.first - first,
-            each.last - first,
-            _find_inside(sentence, each.start - passage.start, each.end - passage.start),
-        )
-        for each in source.ranges
-        if each.start < passage.end and passage.start < each.end
-    ]
+    covers = []
+    for each in source.ranges:
+        if each.start < passage.end and passage.start < each.end:
+            inside = _find_inside(sentence, each.start - passage.start, each.end - passage.start)
+            covers.append((each.first - first, each.last - first, inside))
     borders: dict[str, Span] = {}  # of the pairs that are not copied
     for (start, end), stack in zip(target, target_stacks, strict=True):
         borders |= {id: (borders.get(id, (start, end))[0], end) for id in stack if id in names}
@@ -198,12 +194,8 @@ def _find_inside(sentence: AlignedSentence, start: int, end: int) -> list[int]:
 
 def _find_undivided(text: str, stacks: Sequence[Stack], atoms: set[int]) -> set[str]:
     """Return the protected texts with no code inside. atoms: offsets in the text."""
-    spans = [each.span for each in find_protected(text)]
-    return {
-        text[start:end]
-        for start, end in spans
-        if len(set(stacks[start:end])) == 1 and atoms.isdisjoint(range(start + 1, end))
-    }
+    spans = (each.span for each in find_protected(text) if len(set(stacks[slice(*each.span)])) == 1)
+    return {text[start:end] for start, end in spans if atoms.isdisjoint(range(start + 1, end))}
 
 
 def _align(words: Sequence[Span], target: Sequence[Span], links: Sequence[Link]) -> list[int | None]:
@@ -225,7 +217,7 @@ def _map_stacks(sentence: AlignedSentence, word_stacks: Sequence[Stack]) -> list
     target, aligned = sentence.target, sentence.aligned
     mapped: list[Stack | None] = []
     for (start, end), index in zip(target, aligned, strict=True):
-        is_word = any(map(str.isalnum, translation[start:end]))
+        is_word = has_words(translation[start:end])
         mapped.append(word_stacks[index] if index is not None and is_word else None)
     if not any(stack is not None for stack in mapped):  # no words at all
         mapped = [None if index is None else word_stacks[index] for index in aligned]
@@ -239,12 +231,10 @@ def _map_stacks(sentence: AlignedSentence, word_stacks: Sequence[Stack]) -> list
             if following < len(words) and translation[start] == text[words[following][0]]:
                 mapped[number] = word_stacks[following]
     filled = _fill_gaps(mapped, [translation[start] in _OPENING for start, _ in target])
-    for number, ((start, end), (mark, _), (rest, finish)) in reversed(
-        list(enumerate(zip(target, target[1:], target[2:], strict=False)))
-    ):
-        is_elided = (
-            translation[mark] in _APOSTROPHES and end == mark == rest - 1 and end - start < max(3, finish - rest)
-        )
+    for number in reversed(range(len(target) - 2)):
+        (start, end), (mark, _), (rest, finish) = target[number : number + 3]
+        is_joined = translation[mark] in _APOSTROPHES and end == mark == rest - 1
+        is_elided = is_joined and end - start < max(3, finish - rest)
         if is_elided and len(filled[number + 2]) <= len(filled[number]):
             filled[number] = filled[number + 1] = filled[number + 2]  # no pair ends within a word such as c'est
     return filled
@@ -259,10 +249,8 @@ def _fill_gaps(stacks: list[Stack | None], opening: Sequence[bool]) -> list[Stac
     for number in range(1, len(filled)):
         if filled[number] is None:
             filled[number] = filled[number - 1]
-    for number in reversed(range(len(filled) - 1)):
-        if filled[number] is None:
-            filled[number] = filled[number + 1]
-    return [stack or () for stack in filled]
+    first = next((stack for stack in filled if stack is not None), ())
+    return [first if stack is None else stack for stack in filled]
 
 
 def _align_whole(sentence: AlignedSentence) -> list[int | None]:
@@ -271,7 +259,7 @@ def _align_whole(sentence: AlignedSentence) -> list[int | None]:
     Where all are unaligned, they are aligned by their order.
     """
     translation, target = sentence.translation, sentence.target
-    words = [number for number, (start, end) in enumerate(target) if any(map(str.isalnum, translation[start:end]))]
+    words = [number for number, (start, end) in enumerate(target) if has_words(translation[start:end])]
     elided = {each - 2 for each in words if each > 1 and translation[target[each][0] - 1] in _APOSTROPHES}
     whole = {*words} - elided or {*range(len(target))}
     aligned = [index if number in whole else None for number, index in enumerate(sentence.aligned)]
@@ -424,7 +412,7 @@ def _find_runs(pieces: Sequence[_Piece], id: str, span: Iterable[int]) -> list[l
             else:
                 runs[-1] += [*bridge, index]
             bridge = []
-        elif bridge is not None and piece.atom is None and not any(map(str.isalnum, piece.text)):
+        elif bridge is not None and piece.atom is None and not has_words(piece.text):
             bridge.append(index)
         else:
             bridge = None
@@ -504,18 +492,12 @@ def _split_words(
     new: list[Stack] = []
     for (start, end), stack, index in zip(sentence.target, target_stacks, sentence.aligned, strict=True):
         letters = [stack] * (end - start)
-        if index is not None:
-            first, last = sentence.words[index]
-            inner = stacks[first:last]
-            ids = {id for each in inner for id in each}
-            parts = (
-                _map_letters(sentence.text[first:last], inner, sentence.translation[start:end])
-                if len(set(inner)) > 1
-                else []
-            )
-            if (
-                parts and ids.issuperset(stack) and ids == {id for each in parts for id in each}
-            ):  # none is lost, none is added
+        first, last = (0, 0) if index is None else sentence.words[index]
+        inner = stacks[first:last]
+        if len(set(inner)) > 1:
+            parts = _map_letters(sentence.text[first:last], inner, sentence.translation[start:end])
+            ids, kept = ({id for each in part for id in each} for part in (inner, parts))
+            if ids.issuperset(stack) and ids == kept:  # none is lost, none is added
                 letters = parts
         for each, group in groupby(letters):
             size = len(list(group))

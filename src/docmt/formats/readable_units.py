@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from docmt.documents import sentence_spans
 from docmt.documents.columns import find_blocks
-from docmt.documents.words import Span, has_letters, is_symbol
+from docmt.documents.words import Span, complement_spans, has_letters, is_symbol
 from docmt.formats.placeholders import find_placeholders, is_readable, tidy_pieces
 from docmt.formats.projection import Passage, find_enclosing_codes, project_codes
 from docmt.formats.units import SPACE, Code, Unit, find_line_spans
@@ -181,14 +181,10 @@ def make_readable(unit: Unit, protect: Sequence[str] | None = ()) -> ReadableUni
     codes = unit.codes if protect is not None else ()
     protect = protect or ()
     forms = [index for index, code in enumerate(codes) if _FORM.match(code.content)]
-    indices = [
-        index
-        for index, code in enumerate(codes)
-        if code.kind == "single"
-        and not code.is_break
-        and is_readable(code.content, protect)
-        and not (forms and not code.offset and _NUMBER.fullmatch(code.content.strip(SPACE)))
-    ]
+    singles = [(index, code) for index, code in enumerate(codes) if code.kind == "single" and not code.is_break]
+    if forms:
+        singles = [each for each in singles if each[1].offset or not _NUMBER.fullmatch(each[1].content.strip(SPACE))]
+    indices = [index for index, code in singles if is_readable(code.content, protect)]
     if indices:
         apart = {index for block in find_blocks([code.content for code in codes]) for index in block}
         enclosing = find_enclosing_codes(unit)
@@ -227,8 +223,7 @@ def _read(unit: Unit, indices: Sequence[int]) -> ReadableUnit:
 
 def _cut(text: str, spans: Sequence[Span]) -> str:
     """Return a text without these characters."""
-    parts = zip([0, *(end for _, end in spans)], [*(start for start, _ in spans), len(text)], strict=True)
-    return "".join(text[start:end] for start, end in parts)
+    return "".join(text[start:end] for start, end in complement_spans(spans, len(text)))
 
 
 def _find_spaces(text: str, start: int, end: int) -> tuple[bool, bool]:

@@ -149,14 +149,13 @@ def _belong(start: _Mark, end: _Mark) -> bool:
 
 def touches(text: str, atom: Atom) -> tuple[bool, bool]:
     """Return whether an atom touches the words before and after it, as a bracket does."""
-    content, is_break = atom.codes[0].content, atom.codes[0].is_break
+    content = atom.codes[0].content
+    if atom.codes[0].is_break:
+        return False, False
     before, after = text[max(0, atom.offset - 1) : atom.offset], text[atom.offset : atom.offset + 1]
     is_after = before.strip() not in _OPENING and not (before in _QUOTES and after.isalnum())
     is_before = after.strip() not in _CLOSING and not (after in _QUOTES and before.isalnum())
-    return (
-        is_after and not is_break and not content.startswith(SPACE),
-        is_before and not is_break and not content.endswith(SPACE),
-    )
+    return is_after and not content.startswith(SPACE), is_before and not content.endswith(SPACE)
 
 
 def place_atoms(

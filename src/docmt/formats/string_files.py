@@ -99,9 +99,7 @@ def select_strings(
 
 
 def _matches(field: tuple[str, ...], path: tuple[str, ...]) -> bool:
-    return len(field) <= len(path) and all(
-        part in (ANY, other) for part, other in zip(field, path[: len(field)], strict=True)
-    )
+    return len(field) <= len(path) and all(part in (ANY, other) for part, other in zip(field, path, strict=False))
 
 
 def is_identifier(text: str) -> bool:

@@ -103,7 +103,7 @@ class _Token:
     start: int
     end: int
     kind: str
-    """text | space | mark (a dash or music) | line | reading (of a ruby) | open | close | alone"""
+    """text | space | mark (a dash or music) | line | reading (of a ruby) | open | close | single"""
     name: str = ""
     """of a tag"""
     partner: int = 0
@@ -216,10 +216,8 @@ def _find_cues(text: str, is_vtt: bool, skipped: list[Skipped]) -> Iterator[tupl
         for start, end in list(_find_paragraphs(text, lines[index + 1 : limit], is_vtt)) or [(0, 0)]:
             yield start, end, first, last, name or str(number)
     if is_vtt:
-        skipped += [
-            Skipped("notes", match[1].strip())
-            for match in re.finditer(r"^NOTE(?=\s)(.*?)(?=(?:\r\n|\r|\n){2}|\Z)", text, re.MULTILINE | re.DOTALL)
-        ]
+        notes = re.finditer(r"^NOTE(?=\s)(.*?)(?=(?:\r\n|\r|\n){2}|\Z)", text, re.MULTILINE | re.DOTALL)
+        skipped += [Skipped("notes", match[1].strip()) for match in notes]
 
 
 def _find_paragraphs(text: str, lines: Sequence[tuple[int, int]], is_vtt: bool) -> Iterator[tuple[int, int]]:
@@ -297,22 +295,17 @@ def _find_tokens(text: str, start: int, end: int, is_vtt: bool, whole: Collectio
 
 def _add_tag(tokens: list[_Token], opened: list[int], match: re.Match[str]) -> None:
     """Add a line break or a tag, and join it to the tag that it ends. opened: indices of tags that are not ended."""
-    groups = match.groupdict()
+    groups, index = match.groupdict(), len(tokens)
+    kind = "line" if groups["line"] else "reading" if groups["reading"] else "single"
     name = (groups["name"] or groups.get("style") or "").lower()
-    index = len(tokens)
-    if not name:
-        kind = "line" if groups["line"] else "reading" if groups["reading"] else "single"
-        tokens.append(_Token(*match.span(), kind))
-    elif not (groups["end"] or groups.get("on") == "0"):
-        tokens.append(_Token(*match.span(), "single", name))
+    tokens.append(_Token(*match.span(), kind, name))
+    start = next((other for other in reversed(opened) if tokens[other].name == name), None)
+    if name and not (groups["end"] or groups.get("on") == "0"):
         opened.append(index)
-    else:
-        tokens.append(_Token(*match.span(), "single", name))
-        start = next((other for other in reversed(opened) if tokens[other].name == name), None)
-        if start is not None:
-            del opened[opened.index(start) :]
-            tokens[start] = replace(tokens[start], kind="open", partner=index)
-            tokens[index] = replace(tokens[index], kind="close", partner=start)
+    elif start is not None:
+        del opened[opened.index(start) :]
+        tokens[start] = replace(tokens[start], kind="open", partner=index)
+        tokens[index] = replace(tokens[index], kind="close", partner=start)
 
 
 def _find_edges(tokens: Sequence[_Token]) -> tuple[int, int]:
@@ -336,9 +329,8 @@ def _plain(text: str, token: _Token, is_vtt: bool) -> str:
         return SPACE
     if token.kind not in ("text", "space", "mark"):
         return ""
-    return (_ENTITY if is_vtt else _SRT_ENTITY).sub(
-        lambda match: html.unescape(match[0]), text[token.start : token.end]
-    )
+    entity = _ENTITY if is_vtt else _SRT_ENTITY
+    return entity.sub(lambda match: html.unescape(match[0]), text[token.start : token.end])
 
 
 def _uses_punctuation(turns: Sequence[_Turn]) -> bool:
@@ -378,10 +370,9 @@ def _add_unit(file: SubtitleFile, group: Sequence[_Turn]) -> None:
     for number, turn in enumerate(group):
         if number:
             border = file.text[group[number - 1].end : turn.start]
-            builder.add_alone(f"{CUE}{number}", border, is_space=True)
+            builder.add_single(f"{CUE}{number}", border, is_space=True)
         _add_turn(file, builder, turn)
-        lines = [token for token in turn.tokens if token.kind == "line"]
-        counts.append(len(lines) + 1)
+        counts.append(1 + sum(token.kind == "line" for token in turn.tokens))
         widths.append(max(map(len, file.text[turn.start : turn.end].splitlines())))
     unit = builder.finish(group[0].cue)
     if has_letters(unit.text):
@@ -396,7 +387,7 @@ def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:
         content = file.text[token.start : token.end]
         id = str(builder.code_count + 1)
         if token.kind == "line":
-            builder.add_alone(f"{LINE}{id}", content, is_space=True)
+            builder.add_single(f"{LINE}{id}", content, is_space=True)
         elif token.kind == "open":
             can_copy = token.name not in _NOT_COPIED
             id = content if can_copy and content not in opened else id
@@ -407,6 +398,6 @@ def _add_turn(file: SubtitleFile, builder: UnitBuilder, turn: _Turn) -> None:
         elif token.kind == "reading":
             builder.add_reading(id, content)
         elif token.kind == "single":
-            builder.add_alone(id, content, is_space=content in _HARD_SPACES)
+            builder.add_single(id, content, is_space=content in _HARD_SPACES)
         else:
             builder.add_text(_plain(file.text, token, file.is_vtt))

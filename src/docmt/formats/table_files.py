@@ -33,7 +33,7 @@ class TableFile(TextFile):
     def __init__(self, data: bytes, path: str, protect: Sequence[str] = ()) -> None:
         super().__init__(data, path, protect=protect)
         is_csv = _is_csv(path, self.text)
-        self.has_quotes = is_csv or _has_quoted_cells(self.text)
+        self.has_quotes = is_csv or _has_quoted_cells(self)
         self.separator = max(_SEPARATORS, key=_read_head(self.text).count) if is_csv else TAB  # the most frequent one
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
@@ -55,7 +55,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> TableFile:
     first row is translated, too. Raises DocmtError for columns that the table does not have.
     """
     file = TableFile(data, path, config.patterns)
-    rows = _read_rows(file.text, path, file.separator) if file.has_quotes else _split_rows(file.text)
+    rows = _read_rows(file, file.separator) if file.has_quotes else _split_rows(file.text)
     first = next(rows, [])
     names = [cell.value.strip() for cell in first]
     columns = [_find_column(name, names, path) for name in config.fields]
@@ -95,22 +95,22 @@ def _is_csv(path: str, text: str) -> bool:
     return suffix == ".csv" if suffix in FORMATS["tsv"].suffixes else TAB not in _read_head(text)
 
 
-def _has_quoted_cells(text: str) -> bool:
+def _has_quoted_cells(file: TableFile) -> bool:
     """Return whether a TSV file has quoted cells, as spreadsheets write them.
 
     Then its rows have equal lengths, which they have not without the quotes, or quotes are doubled in cells. No cell
     has both a tab and a line break: that is rather a speech over several rows.
     """
-    if re.search(r'(?:^|[\t\r\n])"', text) is None:
+    if re.search(r'(?:^|[\t\r\n])"', file.text) is None:
         return False
     try:
-        rows = [row for row in _read_rows(text, "", TAB) if len(row) > 1 or row[0].value]
+        rows = [row for row in _read_rows(file, TAB) if len(row) > 1 or row[0].value]
     except DocmtError:
         return False
     quoted = [cell.value for row in rows for cell in row if cell.is_quoted]
     if len(set(map(len, rows))) != 1 or any(TAB in value and re.search(r"[\r\n]", value) for value in quoted):
         return False
-    plain = {len(row) for row in _split_rows(text) if len(row) > 1 or row[0].value}
+    plain = {len(row) for row in _split_rows(file.text) if len(row) > 1 or row[0].value}
     return len(plain) > 1 or any('"' in value for value in quoted)
 
 
@@ -129,9 +129,9 @@ def _split_rows(text: str) -> Iterator[list[_Cell]]:
         yield cells
 
 
-def _read_rows(text: str, path: str, separator: str) -> Iterator[list[_Cell]]:
+def _read_rows(file: TableFile, separator: str) -> Iterator[list[_Cell]]:
     """Yield the rows of a CSV file."""
-    plain = re.compile(rf"[^\r\n{separator}]*")
+    text, plain = file.text, re.compile(rf"[^\r\n{separator}]*")
     row: list[_Cell] = []
     position = 0
     while position < len(text) or row:
@@ -139,7 +139,7 @@ def _read_rows(text: str, path: str, separator: str) -> Iterator[list[_Cell]]:
         if text.startswith('"', start):
             match = _QUOTED.match(text, start)
             if match is None:
-                raise _broken(text, path, start, "a cell begins with a quote that nothing closes")
+                raise _broken(file, start, "a cell begins with a quote that nothing closes")
             row.append(_Cell(start, match.end(), match[0][1:-1].replace('""', '"'), True))
         else:
             match = plain.match(text, start)
@@ -150,12 +150,11 @@ def _read_rows(text: str, path: str, separator: str) -> Iterator[list[_Cell]]:
             position += 1
             continue
         if position < len(text) and text[position] not in "\r\n":
-            raise _broken(text, path, position, "text after the closing quote of a cell")
+            raise _broken(file, position, "text after the closing quote of a cell")
         position += 2 if text.startswith("\r\n", position) else 1
         yield row
         row = []
 
 
-def _broken(text: str, path: str, position: int, problem: str) -> DocmtError:
-    line = text.count("\n", 0, position) + 1
-    return DocmtError(f"{path}, line {line}: {problem}. Double quotes within a cell are doubled.")
+def _broken(file: TableFile, position: int, problem: str) -> DocmtError:
+    return DocmtError(f"{file.find_line(position)}: {problem}. Double quotes within a cell are doubled.")

@@ -187,10 +187,10 @@ class UnitBuilder:
         """Close the pair of this id, and make single codes of all that was opened inside and is not closed."""
         index = next((i for i in reversed(self._opened) if self._codes[i].id == id), None)
         if index is None:
-            self.add_alone(id, content)
+            self.add_single(id, content)
             return
         while self._opened[-1] != index:
-            self._set_alone(self._opened.pop())
+            self._make_single(self._opened.pop())
         self._opened.pop()
         start = self._codes[index]
         content = "".join([*(held for place, held in self._readings if place == index), content])
@@ -214,24 +214,23 @@ class UnitBuilder:
         if self._opened:
             self._readings.append((self._opened[-1], content))
         else:
-            self.add_alone(id, content)
+            self.add_single(id, content)
 
-    def add_alone(self, id: str, content: str, is_space: bool = False) -> None:
+    def add_single(self, id: str, content: str, is_space: bool = False) -> None:
         """Add a single code. is_space: see `Code`; no space is added after another one."""
-        if is_space and not self._ends_with_space:
-            self._codes.append(Code(self._length, "single", id, content, is_space=True))
+        adds_space = is_space and not self._ends_with_space
+        code = Code(self._length, "single", id, content, is_space=adds_space, follows_space=is_space and not adds_space)
+        self._codes.append(code)
+        self._last_single = None if is_space else len(self._codes) - 1
+        if adds_space:
             self._parts.append(SPACE)
             self._length += 1
             self._ends_with_space = True
-            self._last_single = None
-        else:
-            self._codes.append(Code(self._length, "single", id, content, follows_space=is_space))
-            self._last_single = None if is_space else len(self._codes) - 1
 
     def finish(self, id: str = "") -> Unit:
         """Return the unit."""
         for index in self._opened:
-            self._set_alone(index)
+            self._make_single(index)
         return Unit(self.text, tuple(self._codes), id)
 
     def _add_space_to_code(self) -> None:
@@ -249,7 +248,7 @@ class UnitBuilder:
         if TAG_SIGN.match(self._codes[-1].content):
             self._last_single = len(self._codes) - 1
 
-    def _set_alone(self, index: int) -> None:
+    def _make_single(self, index: int) -> None:
         code = self._codes[index]
         self._codes[index] = Code(code.offset, "single", code.id, code.content)
 
@@ -354,7 +353,6 @@ class ReadConfig:
 def read_units(format: FileFormat, data: bytes, path: str, config: ReadConfig = ReadConfig()) -> UnitFile:
     """Return the units of a file. path: its name in messages. Raises DocmtError if it cannot be read."""
     module, _, function = format.reader.partition(".")
-    reader: Callable[[bytes, str, ReadConfig], UnitFile]
     reader = getattr(importlib.import_module(f"docmt.formats.{module}"), function)
     return reader(data, path, config)
 
@@ -400,9 +398,8 @@ def find_line_spans(unit: Unit, placeholders: Iterable[tuple[int, int]] = ()) ->
         words[start:end] = SPACE * (end - start)
     alone = [not "".join(words[start:end]).strip() for start, end in pairwise(borders)]
     start = 0
-    for number, ((end, (is_break, is_empty, is_item, is_column)), (before, after)) in enumerate(
-        zip(breaks, pairwise(lines), strict=True)
-    ):
+    for number, (end, (is_break, is_empty, is_item, is_column)) in enumerate(breaks):
+        before, after = lines[number : number + 2]
         is_last = is_break and (alone[number] or alone[number + 1] or is_last_line(before, after))
         if is_last or is_item or is_column or (is_empty and not after[:1].islower()):
             yield start, end

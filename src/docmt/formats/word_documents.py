@@ -14,20 +14,12 @@ from itertools import groupby
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
 from docmt.formats.language_codes import is_right_to_left, primary_language
-from docmt.formats.office_packages import (
-    CHART_TYPES,
-    DIAGRAM_TYPES,
-    LINKS,
-    PROPERTIES,
-    OfficeFile,
-    OfficePart,
-    find_outer,
-)
+from docmt.formats.office_packages import CHART_TYPES, DIAGRAM_TYPES, LINKS, PROPERTIES, OfficePart, find_outer
 from docmt.formats.office_runs import RunBuilder, format_key, join_lines
 from docmt.formats.patched_text import Replacement
 from docmt.formats.units import ReadConfig, Skipped, Unit, is_code_style
 from docmt.formats.workbooks import ChartedFile
-from docmt.formats.xml_tree import ASIDE, Element, XmlFile, set_attribute
+from docmt.formats.xml_tree import COMMENT, Element, XmlFile, set_attribute
 
 _TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.{}+xml"
 _MAIN_TYPES = (_TYPE.format("document.main"), _TYPE.format("template.main"))
@@ -45,7 +37,7 @@ _SHOWN = {
 """Attributes that people read."""
 _HOLDERS = ("w:p", "a:p", *_SHOWN)
 """Elements with units of their own."""
-_DROPPED = frozenset(("w:proofErr", "w:lastRenderedPageBreak", ASIDE))
+_DROPPED = frozenset(("w:proofErr", "w:lastRenderedPageBreak", COMMENT))
 _PAIRS = frozenset(("w:hyperlink", "w:smartTag", "w:customXml", "w:fldSimple"))
 _COPIED = frozenset(("w:ins", "w:moveTo", "w:dir", "w:bdo"))
 _SPACES = frozenset(("w:tab", "w:br", "w:cr", "w:ptab"))
@@ -110,7 +102,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> WordDocument:
     return file
 
 
-def _read_code_styles(file: OfficeFile) -> frozenset[str]:
+def _read_code_styles(file: WordDocument) -> frozenset[str]:
     """Return the ids of the styles of code, by their ids and names."""
     ids = set()
     for name in file.find_parts(_STYLES_TYPE):
@@ -178,11 +170,8 @@ class WordDocument(ChartedFile):
         if match is None or paragraph is None or paragraph.name != "w:p":
             return super().set_run_language(head, language, paragraph)
         prefix = match[1]
-        head = re.sub(
-            rf"(<{prefix}lang\b[^>]*?\s{prefix}{_language_kind(language)}=)(\"[^\"]*\"|'[^']*')",
-            rf'\g<1>"{language}"',
-            head,
-        )
+        attribute = rf"(<{prefix}lang\b[^>]*?\s{prefix}{_language_kind(language)}=)(\"[^\"]*\"|'[^']*')"
+        head = re.sub(attribute, rf'\g<1>"{language}"', head)
         if is_right_to_left(language) and not re.search(rf"<{prefix}rtl\b", head):
             head = _add_direction(head, prefix)
         return head
@@ -285,14 +274,12 @@ class _StoryReader:
         indices = list(equal)
         for each in find_outer(element, _HOLDERS, ("w:p", "a:p")):
             # Only the fallback of a drawing repeats paragraphs; alternative texts are repeated within the drawing.
-            repeated = indices if each.has_ancestor("mc:Fallback") else ()
+            repeated = indices if each.is_within("mc:Fallback") else ()
             if each.name == "w:p":
                 indices += self._read_paragraph(each, repeated)
-                continue
-            if each.name == "a:p":
+            elif each.name == "a:p":
                 indices += self._file.read_drawing_paragraph(self._part, each, repeated)
-                continue
-            for name in _SHOWN[each.name]:
+            for name in _SHOWN.get(each.name, ()):
                 indices += self._file.add_attribute(self._part, each, name, indices)
         return indices
 
@@ -318,9 +305,8 @@ class _StoryReader:
             self._file.skipped.append(Skipped("code", unit.text))
         elif has_letters(unit.text):
             span = (form.end if form else paragraph.inner_start, paragraph.inner_end)
-            indices.append(
-                self._file.add_text(self._part, span, unit, builder=builder, paragraph=paragraph, equal=equal)
-            )
+            index = self._file.add_text(self._part, span, unit, builder=builder, paragraph=paragraph, equal=equal)
+            indices.append(index)
         for holder in holders:
             indices += self.read_inside(holder, equal)
         return indices
@@ -340,7 +326,7 @@ class _StoryReader:
                 self._add_pair(node, node, can_copy=node.name in _COPIED)
             elif node.name == "w:sdt" and node in self._controls:
                 self._release()
-                self._builder.add_alone(raw, span=(node.start, node.end))
+                self._builder.add_single(raw, span=(node.start, node.end))
             elif node.name == "w:sdt" and (content := node.find("w:sdtContent")) and not content.is_empty_tag:
                 self._add_pair(node, content, can_copy=False)
             elif self._hidden:
@@ -348,11 +334,11 @@ class _StoryReader:
             else:
                 if node.name in ("m:oMath", "m:oMathPara"):
                     self._file.skipped.append(Skipped("formulas", node.text()))
-                self._builder.add_alone(raw, span=self._hold(node))
+                self._builder.add_single(raw, span=self._hold(node))
 
     def _add_pair(self, node: Element, content: Element, can_copy: bool) -> None:
         if node.is_empty_tag:
-            self._builder.add_alone(self._part.raw(node))
+            self._builder.add_single(self._part.raw(node))
             return
         self._release()
         text = self._part.file.text
@@ -396,7 +382,7 @@ class _StoryReader:
     def _release(self) -> None:
         """Add the markup of a field that was held back."""
         if self._held:
-            self._builder.add_alone("".join(self._held))
+            self._builder.add_single("".join(self._held))
             self._held = []
 
     def _add_run(self, run: Element, raw: str) -> None:
@@ -449,8 +435,7 @@ class _StoryReader:
         elif kind == "end" and self._fields:
             field = self._fields.pop()
             self._file.skip("field instructions" if _TEXTS_OF_FIELDS.search(field.code) else "", field.code)
-            id = field.id
-            return "" if id == _ELSEWHERE else id
+            return "" if field.id == _ELSEWHERE else field.id
         return ""
 
     def _add_text_run(self, run: Element, raw: str, children: Sequence[Element]) -> None:
@@ -460,13 +445,13 @@ class _StoryReader:
         if form and (_is_hidden(form) or self._is_code(form, "w:rStyle")):
             if texts and not _is_hidden(form):
                 self._file.skipped.append(Skipped("code", "".join(each.text() for each in texts)))
-            self._builder.add_alone(raw)
+            self._builder.add_single(raw)
             return
         if base := run.find("w:ruby", "w:rubyBase"):
             self._add_pair(run, base, can_copy=False)
             return
         if not texts and not all(child.name in _CHARACTERS for child in content):
-            self._builder.add_alone(raw, span=self._hold(run))
+            self._builder.add_single(raw, span=self._hold(run))
             return
         head = self._part.file.text[run.start : run.inner_start] + (self._part.raw(form) if form else "")
         key = format_key(form)

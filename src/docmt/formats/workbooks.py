@@ -67,12 +67,12 @@ class Workbook(OfficeFile):
     def read_sheets(self, main: str) -> None:
         """Add the texts of the sheets in the order of the workbook."""
         self._main = main
-        self._used: set[int] = set()
         relationships = self.read_relationships(main)
         shared = next((name for _, kind, name in relationships if kind == "sharedStrings"), None)
         self._strings = self.open_part(shared) if shared else None
         root = self._strings.file.root if self._strings else None
-        self._items = [each for each in root.elements if each.name == "x:si"] if root else []
+        self._items = dict(enumerate(each for each in root.elements if each.name == "x:si")) if root else {}
+        """shared strings that no cell before had"""
         targets = {id: name for id, _, name in relationships}
         ids = [each.attributes.get("r:id", "") for each in self.open_part(main).file.root.iter("x:sheet")]
         sheets = list(dict.fromkeys(targets[id] for id in ids if id in targets))
@@ -120,14 +120,12 @@ class Workbook(OfficeFile):
             elif kind == "str" and value and not _is_within(cell.attributes.get("r", ""), computed):
                 text = _unescape(value.text())
                 if self._is_translated(text):
-                    span = (value.inner_start, value.inner_end)
-                    self.add_text(part, span, Unit(text), _escape)
+                    self.add_text(part, (value.inner_start, value.inner_end), Unit(text), _escape)
             elif kind == "s" and value and self._strings:
                 digits = value.text().strip()
-                index = int(digits) if re.fullmatch("[0-9]{1,9}", digits) else len(self._items)
-                if index < len(self._items) and index not in self._used:
-                    self._used.add(index)
-                    self._add_string(self._strings, self._items[index])
+                item = self._items.pop(int(digits), None) if re.fullmatch("[0-9]{1,9}", digits) else None
+                if item:
+                    self._add_string(self._strings, item)
 
     def _read_tips(self, part: OfficePart) -> None:
         """Add the messages of rules for values, and the tips of links."""
@@ -167,7 +165,7 @@ class Workbook(OfficeFile):
             if match["character"]:
                 builder.add_text("&")
             else:
-                builder.add_alone(str(match.start() - start), match[0])
+                builder.add_single(str(match.start() - start), match[0])
             position = match.end()
         builder.add_text(unescape(text[position:end]))
         unit = builder.finish()
@@ -176,7 +174,7 @@ class Workbook(OfficeFile):
 
     def _add_string(self, part: OfficePart, item: Element, is_cell: bool = True) -> None:
         """Add a rich or plain string (CT_Rst). is_cell: whether it may be an identifier or a header."""
-        text = _unescape("".join(each.text() for each in item.iter("x:t") if not each.has_ancestor("x:rPh")))
+        text = _unescape("".join(each.text() for each in item.iter("x:t") if not each.is_within("x:rPh")))
         if not self._is_translated(text, is_cell):
             return
         span = (item.inner_start, item.inner_end)
@@ -285,7 +283,7 @@ class ChartedFile(OfficeFile):
             part = self.open_part(name)
             indices: list[int] = []
             for value in part.file.root.iter("c:v", "cx:v", "cx:pt"):
-                if not (value.has_ancestor("c:numCache") or _IDENTIFIER.fullmatch(value.text().strip())):
+                if not (value.is_within("c:numCache") or _IDENTIFIER.fullmatch(value.text().strip())):
                     indices += self.add_element_text(part, value, indices)
             for _, kind, target in self.read_relationships(name):
                 if kind == "package":

@@ -14,25 +14,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from docmt.core.errors import DocmtError
-from docmt.formats.bilingual_files import (
-    BilingualPair,
-    BilingualSentence,
-    BilingualUnit,
-    CodeTable,
-    Token,
-    make_key,
-    show_tokens,
-    split_unit,
-)
+from docmt.formats.bilingual_files import BilingualPair, BilingualUnit, CodeTable, Token, show_tokens, split_unit
 from docmt.formats.language_codes import format_language_tag
 from docmt.formats.placeholders import is_placeholder
 from docmt.formats.units import Code, Unit, match_codes
-from docmt.formats.xliff_files import read_states
+from docmt.formats.xliff_files import LANGUAGES, ROOT, read_states
 from docmt.formats.xml_tree import ILLEGAL, Element, Text, XmlFile, escape_text, quote_attribute
 
 _CORE = "urn:oasis:names:tc:xliff:document:2.0"
 _METADATA = "urn:oasis:names:tc:xliff:metadata:2.0"
-_ROOT = re.compile(r"(?:\{urn:oasis:names:tc:xliff:document:([12])\.\d\})?xliff")
 _NAME = re.compile(r"([cde])(\d{1,9})(-\d+)?")
 XliffVersion = Literal["2.1", "1.2"]
 _HEADS: Mapping[XliffVersion, str] = {
@@ -103,7 +93,7 @@ class _InlineWriter:
             number, name, is_closed = self._opened.pop()
             kind = "close" if is_closed else "end"
         else:
-            number = self._table.numbers[make_key(code)]
+            number = self._table.find(code)
             name = self._find_name(number)
             kind = "single" if code.kind == "single" else "open" if is_closed else "start"
             if code.kind == "open":
@@ -187,7 +177,7 @@ def _write_unit(name: str, unit: BilingualUnit) -> str:
         if sentence is None:
             segments.append(f"<ignorable>{content}</ignorable>\n")
             continue
-        state = _find_state(sentence) if sentence.has_translation else "initial"
+        state = sentence.state if sentence.has_translation else "initial"
         segments.append(f'<segment id="s{number}" state="{state}">{content}</segment>\n')
         if sentence.has_translation:
             score = "" if sentence.score is None else f'<mda:meta type="score">{sentence.score:.4f}</mda:meta>'
@@ -215,7 +205,7 @@ def _write_sentences(name: str, unit: BilingualUnit) -> str:
     for number, (pair, text, written) in enumerate(_write_pairs(unit, CodeTable(), "1.2"), 1):
         if (sentence := pair.sentence) is None:
             continue
-        state, content = _find_state(sentence), f"<source>{text}</source>"
+        state, content = sentence.state, f"<source>{text}</source>"
         if written is not None and sentence.has_translation:
             is_raw = state == "translated" and sentence.origin == "machine"
             mark = 'needs-review-translation" state-qualifier="mt-suggestion' if is_raw else state
@@ -232,11 +222,6 @@ def _write_sentences(name: str, unit: BilingualUnit) -> str:
         approved = ' approved="yes"' if state == "final" else ""
         rows.append(f'<trans-unit id="{name}-s{number}"{approved}>{content}</trans-unit>\n')
     return f'<group id="{name}">\n{"".join(rows)}</group>\n' if rows else ""
-
-
-def _find_state(sentence: BilingualSentence) -> str:
-    """Return the state of a translation."""
-    return "final" if sentence.review.confirmed else "translated"
 
 
 def get_text(tokens: Iterable[Token | Mark]) -> str:
@@ -330,14 +315,14 @@ def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTarg
     Raises DocmtError for other files.
     """
     file = XmlFile(data, path)
-    match, core = _ROOT.fullmatch(file.root.name), file.root.name.removesuffix("xliff")
+    match, core = ROOT.fullmatch(file.root.name), file.root.name.removesuffix("xliff")
     files = [each for each in file.root.elements if each.name == f"{core}file"]
     version = (match[1] or "1") if match else "none"
     if version not in versions or len(files) != 1:
         name = "an XLIFF file" if "1" in versions else "an XLIFF 2 file"
         raise DocmtError(f"{path} is not {name} with one <file>. Write one with docmt extract.")
     is_old = version == "1"
-    head, names = (files[0], ("source-language", "target-language")) if is_old else (file.root, ("srcLang", "trgLang"))
+    head, names = files[0] if is_old else file.root, LANGUAGES[is_old]
     metas = {meta.attributes.get("type"): meta.text() for meta in files[0].iter(f"{{{_METADATA}}}meta")}
     units: dict[str, XliffUnit] = {}
     ids: set[str] = set()
@@ -466,7 +451,8 @@ class _CodeMerger:
         self._table = CodeTable()
         self._table.add(unit)
         self._by_number = {number: code for code, number in self._table.numbers.items()}
-        self._free = Counter(make_key(code) for code in unit.codes if code.kind == "single" or not code.can_copy)
+        limited = [code for code in unit.codes if code.kind == "single" or not code.can_copy]
+        self._free = Counter(replace(code, offset=0) for code in limited)
         self._codes: list[Code] = []
         self._opened: list[int] = []
         self._length = 0
@@ -542,7 +528,7 @@ class _CodeMerger:
             if code.kind == "close" or present[key] > 0:
                 present[key] -= code.kind == "single"
                 continue
-            number = self._table.numbers[make_key(code)]
+            number = self._table.find(code)
             self._codes.append(replace(code, offset=self._length))
             contents.append(code.content)
             if code.kind == "open":

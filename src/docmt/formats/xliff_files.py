@@ -18,9 +18,10 @@ from docmt.formats.language_codes import format_language_tag, is_same_language
 from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import find_letters_beside, hide_placeholders, is_icu_message, space_words, tidy_spaces
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, UnitPair
-from docmt.formats.xml_tree import ASIDE, Element, Text, XmlFile, escape_text, set_attribute
+from docmt.formats.xml_tree import COMMENT, Element, Text, XmlFile, escape_text, set_attribute
 
-_URI = re.compile(r"(?:\{(?:urn:oasis:names:tc:xliff:document:(\d)\.\d)\})?xliff")
+ROOT = re.compile(r"(?:\{urn:oasis:names:tc:xliff:document:(\d)\.\d\})?xliff")
+"""Name of the root, with the version."""
 _NEW_STATES = frozenset(["new", "needs-translation", "initial"])
 _EDITED = re.compile("(?i)\\w*edited|rejected")
 """Values of `status` of a segment that somebody has written, but not finished."""
@@ -33,7 +34,7 @@ _FINISHED = {
 """Attributes by which people finish a segment, and their values: of Phrase (`m:confirmed`), SDL Trados (`conf`), memoQ
 (`mq:status`), and of several tools (`locked`). Such a segment stays even if it is empty or equal to the source."""
 _FINISHED_REASONS = ("locked segments", "confirmed segments")
-_LANGUAGES = ("srcLang", "trgLang"), ("source-language", "target-language")
+LANGUAGES = ("srcLang", "trgLang"), ("source-language", "target-language")
 """Attributes of XLIFF 2 and 1."""
 _STARTS = {"sc": ("id",), "sm": ("id",), "bx": ("rid", "id"), "bpt": ("rid", "id")}
 _ENDS = {"ec": ("startRef", "id"), "em": ("startRef",), "ex": ("rid", "id"), "ept": ("rid", "id")}
@@ -78,7 +79,7 @@ class XliffFile(UnitFile):
         super().__init__()
         self._data, self._protect = data, config.patterns
         self._file = XmlFile(data, path)
-        match = _URI.fullmatch(self._file.root.name)
+        match = ROOT.fullmatch(self._file.root.name)
         if not match:
             raise DocmtError(f"{path} is not an XLIFF file: its root is <{self._file.root.tag}>.")
         self._core = self._file.root.name.removesuffix("xliff")
@@ -89,18 +90,16 @@ class XliffFile(UnitFile):
 
     def list_pairs(self) -> list[UnitPair]:
         """See `UnitFile`. Segments that only have a copy of the source, and no state, have no translation."""
-        names = _LANGUAGES[self._is_old]
+        names = LANGUAGES[self._is_old]
         stated = {id(each): each.attributes for each in self._language_elements()}
         pairs = []
         for entry in self._entries:
-            element: Element | None = entry.element
-            while element and id(element) not in stated:
-                element = element.parent
-            source, target = (stated[id(element)].get(name, "") if element else "" for name in names)
+            attributes = next((stated[id(each)] for each in entry.element.lineage() if id(each) in stated), {})
+            languages = attributes.get(names[0], ""), attributes.get(names[1], "")
             for segment in entry.segments:
                 sides = [self._read_unit(each) if each else Unit("") for each in (segment.source, segment.target)]
                 if sides[1].text.strip() and (sides[0] != sides[1] or segment.states.get("state")):
-                    pairs.append(UnitPair(sides[0], sides[1], segment.states, (source, target)))
+                    pairs.append(UnitPair(sides[0], sides[1], segment.states, languages))
         return pairs
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
@@ -109,25 +108,16 @@ class XliffFile(UnitFile):
         Segments that failed get none, so that they are translated another time.
         """
         replacements: list[Replacement] = []
+        written = {index for index, unit in enumerate(units) if language or unit != self.units[index]} - self.failed
         for entry in self._entries:
-            segments = [
-                each
-                for each in entry.segments
-                if each.unit is not None
-                and each.unit not in self.failed
-                and (language or units[each.unit] != self.units[each.unit])
-            ]
-            if segments:
+            if segments := [each for each in entry.segments if each.unit in written]:
                 replacements += self._write_entry(entry, segments, units)
         if not replacements:
             return self._data
         if language:
-            name = "target-language" if self._is_old else "trgLang"
-            replacements += [
-                set_attribute(self._file, element, name, format_language_tag(language))
-                for element in self._language_elements()
-                if name not in element.attributes
-            ]
+            _, name = LANGUAGES[self._is_old]
+            unnamed = [each for each in self._language_elements() if name not in each.attributes]
+            replacements += [set_attribute(self._file, each, name, format_language_tag(language)) for each in unnamed]
         return self._file.encode(PatchedText(self._file.text).render((), (), replacements))
 
     def _find_all(self, name: str) -> Iterator[Element]:
@@ -141,7 +131,7 @@ class XliffFile(UnitFile):
         return list(self._find_all("file")) if self._is_old else [self._file.root]
 
     def _check_languages(self, config: ReadConfig) -> None:
-        sides = ("source", "target"), _LANGUAGES[self._is_old], (config.source_language, config.target_language)
+        sides = ("source", "target"), LANGUAGES[self._is_old], (config.source_language, config.target_language)
         for element in self._language_elements():
             for side, name, language in zip(*sides, strict=True):
                 stated = element.attributes.get(name, "")
@@ -196,10 +186,8 @@ class XliffFile(UnitFile):
         """Return why no segment of a unit is translated, or an empty text."""
         if unit.attributes.get("approved") == "yes":
             return "approved segments"
-        element: Element | None = unit
-        while element and "translate" not in element.attributes:
-            element = element.parent
-        return 'translate="no"' if element and element.attributes["translate"] == "no" else ""
+        values = (each.attributes["translate"] for each in unit.lineage() if "translate" in each.attributes)
+        return 'translate="no"' if next(values, "") == "no" else ""
 
     def _find_reason_of_segment(self, states: Mapping[str, str], source: Element, target: Element | None) -> str:
         """Return why a segment is not translated, or an empty text. Without a state, a copy of the source is none."""
@@ -278,13 +266,10 @@ class XliffFile(UnitFile):
         if element is None or (self._is_old and not self._has_states):
             return []
         name = "state-qualifier" if self._is_old else "subState"
-        head = self._file.text[element.start : element.inner_start]
-        removed = [
-            (element.start + match.start(), element.start + match.end(), "")
-            for match in re.finditer(rf"\s+{name}\s*=\s*(?:\"[^\"]*\"|'[^']*')", head)
-        ]
+        pattern = re.compile(rf"\s+{name}\s*=\s*(?:\"[^\"]*\"|'[^']*')")
+        matches = pattern.finditer(self._file.text, element.start, element.inner_start)
         state = "needs-review-translation" if self._is_old else "translated"
-        return [set_attribute(self._file, element, "state", state), *removed]
+        return [set_attribute(self._file, element, "state", state), *((*match.span(), "") for match in matches)]
 
 
 def read_states(*elements: Element, mid: str | None = None) -> dict[str, str]:
@@ -293,10 +278,8 @@ def read_states(*elements: Element, mid: str | None = None) -> dict[str, str]:
     elements: that of the unit, and those of the segment. mid: its name in the definitions that Trados adds to the unit;
     None: any.
     """
-    definitions = [
-        each for child in elements[0].elements if child.name.endswith("}seg-defs") for each in child.elements
-    ]
-    found = [*elements, *(each for each in definitions if mid in (None, each.attributes.get("id")))]
+    defined = [each for part in elements[0].elements if part.name.endswith("}seg-defs") for each in part.elements]
+    found = [*elements, *(each for each in defined if mid in (None, each.attributes.get("id")))]
     return {name.rpartition("}")[2]: value for each in found for name, value in each.attributes.items()}
 
 
@@ -338,14 +321,14 @@ class _InlineReader:
                 self._builder.open(id, whole, can_copy=False)
             elif partner := _find_name(node, _ENDS.get(kind, ())):
                 self._builder.close(self._opened.pop((_FAMILIES[kind], partner), id), whole)
-            elif kind in _ALONE and mark:
+            elif kind in _SINGLE and mark:
                 self._builder.close(self._opened.pop(("x", name), id), whole)
-            elif kind in _ALONE and name in ended:
+            elif kind in _SINGLE and name in ended:
                 self._opened["x", name] = id
                 self._builder.open(id, whole, can_copy=False)
             else:
                 is_space = node.attributes.get("ctype") == "lb" or node.attributes.get("subType") == "xlf:lb"
-                self._builder.add_alone(id, whole, is_space and node.name != ASIDE)
+                self._builder.add_single(id, whole, is_space and node.name != COMMENT)
 
 
 def _find_indent(text: str, end: int) -> str:
@@ -359,7 +342,7 @@ def _find_indent(text: str, end: int) -> str:
 
 _WORD_LIKE = re.compile(r"<(?:[\w.-]+:)?(?:ph|x|mrk)\b")
 """Elements that may show words in their line."""
-_ALONE = ("x", "ph", "it")
+_SINGLE = ("x", "ph", "it")
 _FAMILIES = {"sc": "c", "ec": "c", "sm": "m", "em": "m", "bx": "x", "ex": "x", "bpt": "pt", "ept": "pt"}
 
 

@@ -15,15 +15,7 @@ from docmt.formats.bilingual_files import BilingualUnit, CodeTable
 from docmt.formats.language_codes import is_same_language
 from docmt.formats.placeholders import tidy_spaces
 from docmt.formats.units import SPACE, Unit
-from docmt.formats.xliff_exchange import (
-    Mark,
-    XliffPiece,
-    XliffTargets,
-    XliffUnit,
-    get_text,
-    read_xliff_targets,
-    write_xliff,
-)
+from docmt.formats.xliff_exchange import Mark, XliffPiece, XliffTargets, get_text, read_xliff_targets, write_xliff
 from docmt.formats.xml_tree import ILLEGAL
 
 Change = tuple[int, str | None, bool, list[list[int]] | None]
@@ -67,7 +59,7 @@ def find_changes(
     first, is_known = 0, False
     for unit, (name, now) in zip(units, present.items(), strict=True):
         if unit.sentences and (new := reviewed.units.get(name)):
-            groups, reasons = _match(now, new)
+            groups, reasons = _match(now.pieces, new.pieces)
             is_known = is_known or bool(groups)
             for group in groups:
                 missing = [piece.is_missing for piece in group.new if piece.is_segment]
@@ -85,13 +77,13 @@ def find_changes(
     return changes, problems
 
 
-def _match(now: XliffUnit, new: XliffUnit) -> tuple[list[_Group], list[str]]:
+def _match(now: Sequence[XliffPiece], new: Sequence[XliffPiece]) -> tuple[list[_Group], list[str]]:
     """Return the groups of a unit, and why segments are in none: split and merged ones begin and end together."""
-    keys = [_make_key(piece) for piece in now.pieces]
+    keys = [_make_key(piece) for piece in now]
     borders, text = [0, *accumulate(map(len, keys))], "".join(keys)
     spans: list[tuple[int, int, XliffPiece]] = []
     problems, end = [], 0
-    for piece in new.pieces:
+    for piece in new:
         key = _make_key(piece)
         start = text.find(key, end)
         while start > end and start not in borders:
@@ -108,7 +100,7 @@ def _match(now: XliffUnit, new: XliffUnit) -> tuple[list[_Group], list[str]]:
         group.new.append(piece)
         group.size += end - start
     number = 0
-    for (start, end), piece in zip(pairwise(borders), now.pieces, strict=True):
+    for (start, end), piece in zip(pairwise(borders), now, strict=True):
         group = groups[bisect_right(cuts, start - (start == end and not piece.is_segment))]
         group.around.append(piece)
         if piece.is_segment:

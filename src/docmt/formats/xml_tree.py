@@ -20,7 +20,7 @@ from docmt.core.errors import DocmtError
 from docmt.formats.patched_text import find_mark
 
 MAX_DEPTH = 250
-ASIDE = "#aside"
+COMMENT = "#comment"
 """Name of comments and processing instructions among the children of an element."""
 _TOKEN = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<!DOCTYPE[^>]*>|<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>|[^<]+", re.DOTALL
@@ -92,12 +92,16 @@ class Element:
                 yield element
             stack += reversed(element.elements)
 
-    def has_ancestor(self, name: str) -> bool:
-        """Return whether an element of this name encloses it."""
-        parent = self.parent
-        while parent is not None and parent.name != name:
-            parent = parent.parent
-        return parent is not None
+    def lineage(self) -> Iterator[Element]:
+        """Yield the element, its parent, the parent of that, and so on."""
+        element: Element | None = self
+        while element is not None:
+            yield element
+            element = element.parent
+
+    def is_within(self, name: str) -> bool:
+        """Return whether the element has this name, or one of this name encloses it."""
+        return any(each.name == name for each in self.lineage())
 
     def text(self) -> str:
         """Return all characters in it."""
@@ -153,12 +157,18 @@ ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 def set_attribute(file: XmlFile, element: Element, tag: str, value: str) -> tuple[int, int, str]:
     """Return the replacement that sets an attribute, named as in the text with its prefix, of a start tag."""
-    head = file.text[element.start : element.inner_start]
-    for match in _ATTRIBUTE.finditer(head):
+    for match in _ATTRIBUTE.finditer(file.text, element.start, element.inner_start):
         if match[1] == tag:
-            return element.start + match.start(2), element.start + match.end(2), quote_attribute(value)
+            return *match.span(2), quote_attribute(value)
     position = element.start + 1 + len(element.tag)
     return position, position, f" {tag}={quote_attribute(value)}"
+
+
+def find_value(file: XmlFile, element: Element, name: str) -> tuple[int, int]:
+    """Return the span of the value of an attribute. name: with a prefix if it has that of the element."""
+    tag = f"{element.tag.rpartition(':')[0]}:{name.rpartition(':')[2]}" if ":" in name else name
+    start, end, _ = set_attribute(file, element, tag, "")
+    return start + 1, end - 1
 
 
 def _detect_encoding(data: bytes) -> tuple[bytes, str]:
@@ -202,7 +212,7 @@ def _build_tree(text: str, path: str, prefixes: Mapping[str, str]) -> Element:
             current.inner_end, current.end, current = start, end, current.parent
             spaces.pop()
         elif raw.startswith(("<!", "<?")):
-            current.children.append(Element(ASIDE, "", start, end, current, end, end))
+            current.children.append(Element(COMMENT, "", start, end, current, end, end))
         else:
             element = _parse_tag(raw, start, current, spaces, prefixes)
             current.children.append(element)
@@ -213,7 +223,7 @@ def _build_tree(text: str, path: str, prefixes: Mapping[str, str]) -> Element:
                 current = element
                 if len(spaces) > MAX_DEPTH:
                     raise DocmtError(f"{path}: elements are nested deeper than {MAX_DEPTH}. It is refused.")
-    root = next((each for each in document.elements if each.name != ASIDE), None)
+    root = next((each for each in document.elements if each.name != COMMENT), None)
     if root is None or current is not document:
         raise DocmtError(f"{path}: broken XML. Save it again with its program.")
     root.parent = None

@@ -423,7 +423,7 @@ def _add_content(element: Any, builder: UnitBuilder) -> None:
         elif name == "ept":
             builder.close(id, id)
         elif name in _SINGLE:
-            builder.add_alone(id, "".join(child.itertext()))
+            builder.add_single(id, "".join(child.itertext()))
         elif name:  # text that is marked
             builder.open(name, name)
             _add_content(child, builder)
