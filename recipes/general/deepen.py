@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("output", type=Path)
-    parser.add_argument("--layers", type=int, default=2, help="new layers of the encoder, after the first (%(default)s)")
+    parser.add_argument("--layers", type=int, default=2, help="new layers, after the first (%(default)s)")
     options = parser.parse_args()
     path = find_model(options.model)
     old = load_model(path)
@@ -47,8 +47,9 @@ def main() -> None:
         weights[f"encoder.{int(number) + options.layers * (number > '0')}.{rest}"] = weight
         for layer in range(options.layers) if number == "0" else ():
             weights[f"encoder.{layer + 1}.{rest}"] = weight.clone()
-    gain, bias = (weights[f"encoder.0.feed_forward_residual.norm.{each}"] for each in ("weight", "bias"))
-    spread = torch.sqrt((gain**2 + bias**2).mean() - bias.mean() ** 2)  # of the features of a word with spread 1 before
+    norm = "encoder.0.feed_forward_residual.norm"
+    gain, bias = weights[f"{norm}.weight"], weights[f"{norm}.bias"]
+    spread = torch.sqrt((gain**2 + bias**2).mean() - bias.mean() ** 2)
     for layer in range(1, options.layers + 1):
         for sublayer, last in (("attention", "attention.local.output"), ("feed_forward", "feed_forward.outer")):
             for each in ("weight", "bias"):
