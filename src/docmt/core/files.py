@@ -24,7 +24,7 @@ import stat
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import BufferedReader
@@ -180,11 +180,9 @@ def remove_leftovers(path: Path) -> None:
                     leftover.clean_up()
 
 
-@contextmanager
-def lock_directory(path: Path, activity: str, mode: int = 0o666) -> Iterator[None]:
+def lock_directory(path: Path, activity: str, mode: int = 0o666) -> AbstractContextManager[None]:
     """Lock a directory for this process while the block runs. See `lock`."""
-    with lock(path / LOCK_FILE, activity, mode=mode):
-        yield
+    return lock(path / LOCK_FILE, activity, mode=mode)
 
 
 @contextmanager
