@@ -36,9 +36,7 @@ class Bar:
     def __init__(self, title: str, total: int | None, display: Progress | None, done: int = 0) -> None:
         self.title, self.total, self.done = f"{_PREFIX.get()}{title}", total, done
         self._display, self._initial, self._is_hidden = display, done, _HIDDEN.get()
-        self._task = None
-        if display is not None:
-            self._task = display.add_task(self.title, total=total, completed=done, note="")
+        self._task = None if display is None else display.add_task(self.title, total=total, completed=done, note="")
         self._started = self._printed = time.monotonic()
 
     def advance(self, count: int = 1, note: str = "") -> None:
@@ -64,11 +62,8 @@ class Bar:
         if self.total and self._initial < self.done <= self.total:
             seconds_left = elapsed * (self.total - self.done) / (self.done - self._initial)
             remaining = f", {format_time(seconds_left)} left"
-        print(
-            f"{self.title}: {self.done}{total} {note} ({format_time(elapsed)}{remaining})",
-            file=make_tolerant(sys.stderr),
-            flush=True,
-        )
+        line = f"{self.title}: {self.done}{total} {note} ({format_time(elapsed)}{remaining})"
+        print(line, file=make_tolerant(sys.stderr), flush=True)
 
 
 def is_terminal() -> bool:
