@@ -110,12 +110,9 @@ def is_panic(error: BaseException) -> bool:
 def _untrained_tokenizer() -> Any:
     """Build the pipeline without merges: split into pieces, map to bytes, and decode."""
     library: Any = tokenizers.Tokenizer(models.BPE())
-    library.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    split = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    library.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
     library.decoder = decoders.ByteLevel()
     return library
 
@@ -218,9 +215,8 @@ def _learn_merges(words: Counter[str], vocabulary_size: int) -> Any:
     if len(units) + SpecialTokens.count < vocabulary_size:
         raise too_large_error(vocabulary_size, len(units) + SpecialTokens.count)
     merges = [tuple(merge) for merge in learned["merges"]]
-    return _build_pipeline(
-        models.BPE(vocab={unit: id for id, unit in enumerate(units)}, merges=merges, byte_fallback=True)
-    )
+    vocabulary = {unit: id for id, unit in enumerate(units)}
+    return _build_pipeline(models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True))
 
 
 def _build_pipeline(model: Any) -> Any:
