@@ -76,12 +76,9 @@ def convert_huggingface(
         tokenizer = restrict_vocabulary(whole, _read_sentences(keep_vocabulary, prefix))
         counts = [sum(row >= 0 for row in vocabulary.rows("target")) for vocabulary in (tokenizer, whole)]
         _log.info("kept %s of %s tokens", *(f"{count:,}" for count in counts))
-    card = replace(
-        card or ModelCard(),
-        source_language=source_language,
-        target_language=target_language,
-        training={"converted_from": f"{directory.name}, a {values['model_type']} model of transformers"},
-    )
+    origin = {"converted_from": f"{directory.name}, a {values['model_type']} model of transformers"}
+    card = replace(card or ModelCard(), source_language=source_language, target_language=target_language)
+    card = replace(card, training=origin)
     if isinstance(pretrained, PretrainedEncoder):
         pretrained.save(output, tokenizer, whole, card)
         return None
@@ -286,10 +283,8 @@ def read_generation_id(directory: Path, values: Mapping[str, Any], entry: str) -
 
 def _model_types(*, encoders: bool) -> str:
     """Return a list of the supported model types, of encoders or of encoder-decoders."""
-    families = [family for family in FAMILIES.values() if (family.encoder is not None) == encoders]
-    return ", ".join(
-        sorted({kind for family in families if family.huggingface for kind in family.huggingface.model_types})
-    )
+    formats = [family.huggingface for family in FAMILIES.values() if (family.encoder is not None) == encoders]
+    return ", ".join(sorted({kind for each in formats if each for kind in each.model_types}))
 
 
 def check_start_token(directory: Path, values: Mapping[str, Any], family: str, tokenizer: PretrainedTokenizer) -> None:
@@ -353,17 +348,10 @@ class Pretrained:
         rows: for each docmt id of a side its row in the directory's table, or -1. options: further model settings.
         Raises DocmtError for weights that do not match the config.
         """
-        has_two_tables = "source_tokens" in self.tables
-        config = ModelConfig.from_dict(
-            {
-                "system": "sentence",
-                "family": self.family,
-                "vocabulary_size": len(rows["target"]),
-                "source_vocabulary_size": len(rows["source"]) if has_two_tables else 0,
-                **self.sizes,
-                **options,
-            }
-        )
+        source_size = len(rows["source"]) if "source_tokens" in self.tables else 0
+        vocabulary = {"vocabulary_size": len(rows["target"]), "source_vocabulary_size": source_size}
+        values = {"system": "sentence", "family": self.family, **vocabulary, **self.sizes, **options}
+        config = ModelConfig.from_dict(values)
         return build_from_weights(config, self._rename_weights(config, rows), self.weights.directory)
 
     def _rename_weights(self, config: ModelConfig, rows: Mapping[Side, Sequence[int]]) -> dict[str, Tensor]:
@@ -503,9 +491,8 @@ class PretrainedEncoder:
         """
         config = replace(self.config, source_vocabulary_size=tokenizer.source_vocabulary_size)
         weights = self._rename_weights(tokenizer, whole)
-        build_from_weights(
-            config, weights, self.weights.directory, ("its config.json needs", "Copy the whole directory again")
-        )
+        mismatch = "its config.json needs", "Copy the whole directory again"
+        build_from_weights(config, weights, self.weights.directory, mismatch)
         save_encoder(output, config, weights, tokenizer, card)
 
     def _rename_weights(self, tokenizer: PretrainedTokenizer, whole: PretrainedTokenizer) -> dict[str, Tensor]:
