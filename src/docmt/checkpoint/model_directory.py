@@ -45,7 +45,6 @@ from docmt.core.files import (
     check_converted,
     check_regular,
     file_checksum,
-    file_checksums,
     json_checksum,
     read_json,
     stored_checksums,
@@ -134,15 +133,11 @@ class ModelCard:
                 bullets = [f"- {key.replace('_', ' ')}: {value}" for key, value in facts.items()]
                 lines += [f"## {heading}", "", *bullets, ""]
         if self.scores:
-            rows = [
-                [
-                    escape_markdown(str(score["name"])),
-                    f"{score['score']:.2f}",
-                    code_cell(str(score.get("signature", ""))),
-                ]
-                for score in self.scores
-            ]
-            lines += ["## Scores", "", *markdown_table([["metric", "score", "signature"], *rows], left_columns=3), ""]
+            rows = [["metric", "score", "signature"]]
+            for score in self.scores:
+                name, signature = escape_markdown(str(score["name"])), code_cell(str(score.get("signature", "")))
+                rows.append([name, f"{score['score']:.2f}", signature])
+            lines += ["## Scores", "", *markdown_table(rows, left_columns=3), ""]
         if self.recipe:
             recipe = json.dumps(self.recipe, indent=2, ensure_ascii=False)
             lines += ["## Recipe", "", "```json", recipe, "```", ""]
@@ -233,10 +228,8 @@ def describe_model(
     config |= {key: value for key, value in origin.items() if value}
     if alignment is not None:
         config[ALIGNMENT_KEY] = alignment._asdict()
-    config[CHECKSUMS_KEY] = {
-        _ARCHITECTURE_ENTRY: _architecture_checksum(config["model"]),
-        **file_checksums(folder, [WEIGHTS_FILE]),
-    }
+    architecture = {_ARCHITECTURE_ENTRY: _architecture_checksum(config["model"])}
+    config[CHECKSUMS_KEY] = architecture | {WEIGHTS_FILE: file_checksum(folder / WEIGHTS_FILE)}
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tokenizer.save(folder)
     parameters = count_parameters(folder)
