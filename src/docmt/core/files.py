@@ -451,6 +451,14 @@ def parse_json(data: bytes) -> Any:
         raise ValueError("too many nested brackets") from error
 
 
+def parse_json_or_none(text: str) -> Any:
+    """Return the value of a JSON text, None if it is invalid."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def _with_label(path: Path | str, label: str) -> str:
     return f"{label} {path}" if label else str(path)
 

@@ -7,7 +7,6 @@ ContraPro, the consistency sets and DiscEvalMT follow the documentation of their
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docmt.core.errors import DocmtError
+from docmt.core.files import parse_json_or_none
 from docmt.core.plain_text import plain_name, read_lines
 from docmt.documents.input_formats import LONE_SURROGATE
 from docmt.formats.language_codes import is_same_language
@@ -343,27 +343,18 @@ def _unknown_format(location: str) -> DocmtError:
 def _read_records(path: Path) -> Iterator[tuple[Record, str]]:
     """Yield the objects of a file with their locations, from JSON Lines, one list, or nested blocks."""
     lines = [(number, line) for number, line in read_lines(path) if line.strip()]
-    first = _parse_json(lines[0][1]) if lines else None
+    first = parse_json_or_none(lines[0][1]) if lines else None
     is_item = isinstance(first, dict) and _find_format(first) is not None
-    if not is_item and (content := _parse_json("".join(line for _, line in lines))) is not None:
+    if not is_item and (content := parse_json_or_none("".join(line for _, line in lines))) is not None:
         for number, record in enumerate(_nested_records(content, {}, str(path)), 1):
             yield record, f"{path}, item {number}"
         return
     for number, line in lines:
-        location, record = f"{path}, line {number}", _parse_json(line)
-        if record is None:
-            raise DocmtError(f"{location}: not valid JSON. A test set has one JSON object a line")
+        location, record = f"{path}, line {number}", parse_json_or_none(line)
         if not isinstance(record, dict):
-            raise DocmtError(f"{location}: not a JSON object. A test set has one JSON object a line")
+            problem = "not valid JSON" if record is None else "not a JSON object"
+            raise DocmtError(f"{location}: {problem}. A test set has one JSON object a line")
         yield record, location
-
-
-def _parse_json(text: str) -> Any:
-    """Return the value of a JSON text, None if it is invalid."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _nested_records(value: object, shared: Mapping[str, object], location: str, depth: int = 0) -> Iterator[Record]:
