@@ -18,6 +18,7 @@ from itertools import chain, groupby, takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.errors import DocmtError, map_or_error, printable
+from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.settings import check_fields
 from docmt.documents import Document
@@ -374,17 +375,12 @@ def grade_item(item: SuiteItem, scores: Sequence[float], tie: float = TIE) -> st
 
 def group_items(items: Sequence[SuiteItem]) -> tuple[dict[str, dict[int | None, list[int]]], dict[str, list[int]]]:
     """Return item numbers by phenomenon and distance (nearest first, unknown last), and by label."""
-    cells: dict[str, dict[int | None, list[int]]] = {}
-    labels: dict[str, list[int]] = {}
-    for number, item in enumerate(items):
-        cells.setdefault(item.phenomenon, {}).setdefault(item.distance, []).append(number)
-        if item.label:
-            labels.setdefault(item.label, []).append(number)
-    ordered = {
-        phenomenon: {distance: row[distance] for distance in sorted(row, key=lambda d: math.inf if d is None else d)}
-        for phenomenon, row in cells.items()
-    }
-    return ordered, dict(sorted(labels.items()))
+    cells = {}
+    for phenomenon, numbers in group_pairs((item.phenomenon, number) for number, item in enumerate(items)).items():
+        row = group_pairs((items[number].distance, number) for number in numbers)
+        cells[phenomenon] = dict(sorted(row.items(), key=lambda pair: math.inf if pair[0] is None else pair[0]))
+    labels = group_pairs((item.label, number) for number, item in enumerate(items) if item.label)
+    return cells, dict(sorted(labels.items()))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ sentences and M sentences of the translation of one document.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from docmt.checking.languages import FUNCTION_WORDS, detect_language, split_words, stem
 from docmt.checking.renderings import TermStatistics
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.documents import ParallelDocument
 from docmt.documents.segmentation import sentence_spans
 
@@ -198,9 +198,7 @@ class _Aligner:
     @classmethod
     def from_lexicon(cls, pairs: Iterable[tuple[str, str]], languages: tuple[str, str], ratio: float) -> _Aligner:
         """Return an aligner for pairs of stems that translate each other."""
-        lexicon = defaultdict[str, list[str]](list)
-        for one, other in pairs:
-            lexicon[one].append(other)
+        lexicon = group_pairs(pairs)
         source, target = ({stem(word) for word in FUNCTION_WORDS.get(language, ())} for language in languages)
         return cls(lexicon, (lexicon.keys(), set(chain.from_iterable(lexicon.values()))), (source, target), ratio)
 
@@ -271,9 +269,5 @@ class _Aligner:
 
 def _find_words(sentences: Sequence[str], functions: Set[str]) -> dict[str, list[int]]:
     """Return the numbers of the sentences with each stem that is no function word, in order."""
-    places: dict[str, list[int]] = {}
-    for number, text in enumerate(sentences):
-        for word in dict.fromkeys(map(stem, split_words(text))):
-            if word not in functions:
-                places.setdefault(word, []).append(number)
-    return places
+    stems = (dict.fromkeys(map(stem, split_words(text))) for text in sentences)
+    return group_pairs((word, number) for number, words in enumerate(stems) for word in words if word not in functions)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.progress import progress
 from docmt.core.settings import check_fields, ranged
@@ -285,14 +286,10 @@ class Comparison:
     def notes(self) -> list[str]:
         """Return explanations for a reader of the table, one sentence each."""
         baseline, first = next(iter(self.systems.items()))
-        segments = {key: self.segments(key) for key in self.outcomes}
-        default = next(iter(segments.values()))
-        others: dict[str, list[str]] = {}
-        for key, text in segments.items():
-            others.setdefault(text, []).append(METRIC_NAMES[key])
-        del others[default]
-        exceptions = [f"{', '.join(names)}: {text}" for text, names in others.items()]
-        resampled = f"{default} ({'; '.join(exceptions)})" if exceptions else default
+        groups = group_pairs((self.segments(key), METRIC_NAMES[key]) for key in self.outcomes)
+        default, *others = groups
+        exceptions = "; ".join(f"{', '.join(groups[text])}: {text}" for text in others)
+        resampled = f"{default} ({exceptions})" if others else default
         notes = [
             f"±: half of the 95 % bootstrap confidence interval over {resampled}; p and * "
             f"(p < {SIGNIFICANCE_LEVEL}): against {baseline}, {TEST_NAMES[self.config.test]}; "
@@ -323,10 +320,8 @@ class Comparison:
         """Return the signature of each metric, with those of systems that have another one, as after an alignment."""
         signatures = {}
         for key in self.outcomes:
-            names: dict[str, list[str]] = {}
-            for name, evaluation in self.systems.items():
-                if score := evaluation.metrics[key]:
-                    names.setdefault(score.signature, []).append(name)
+            scores = {name: evaluation.metrics[key] for name, evaluation in self.systems.items()}
+            names = group_pairs((score.signature, name) for name, score in scores.items() if score)
             first, *others = names or ["not defined"]
             signatures[key] = "; ".join([first, *(f"{', '.join(names[other])}: {other}" for other in others)])
         return signatures

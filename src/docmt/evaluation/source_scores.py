@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from docmt.checking.languages import FUNCTION_WORDS, detect_language, tokenize
 from docmt.checking.renderings import RepeatedPhrase, find_renderings, find_repeated_phrases, link_by_counts
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.documents.words import Span
 from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES, TERM_METRICS, MetricConfig
 from docmt.evaluation.metrics import Evaluation, MetricScore, Scores, Statistics, evaluate_documents
@@ -121,10 +122,7 @@ _TIERS = {"terms_base": (1, True), "terms_listed": (None, True), "terms": (None,
 
 def match_terms(wanted: Wanted, tier: Tier) -> list[tuple[Term, int]]:
     """Return which translations meet terms: as many occurrences as can be met by spans that do not overlap."""
-    starts: dict[int, list[tuple[int, tuple[Term, int]]]] = defaultdict(list)
-    for key, spans in tier.items():
-        for start, end in spans:
-            starts[start].append((end, key))
+    starts = group_pairs((start, (end, key)) for key, spans in tier.items() for start, end in spans)
     numbers = {term: number for number, term in enumerate(wanted)}
     counts, last = tuple(wanted.values()), max((end for each in starts.values() for end, _ in each), default=0)
     # For each set of met terms that ends before a character, one way to meet it.
@@ -132,7 +130,7 @@ def match_terms(wanted: Wanted, tier: Tier) -> list[tuple[Term, int]]:
     states[0][(0,) * len(counts)] = ()
     for position in range(last):
         for met, way in sorted(states[position].items(), key=lambda each: -sum(each[0]))[:_MOST_STATES]:
-            for end, key in starts[position]:
+            for end, key in starts.get(position, ()):
                 number = numbers[key[0]]
                 if met[number] < counts[number]:
                     more = (*met[:number], met[number] + 1, *met[number + 1 :])

@@ -30,6 +30,7 @@ from docmt.checkpoint.model_names import find_named_model
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.files import json_checksum, lock_directory, make_directory, read_json, stored_checksums, write_text
+from docmt.core.grouping import group_pairs
 from docmt.core.progress import progress
 from docmt.core.settings import flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
@@ -104,10 +105,7 @@ class ExperimentPlan:
 
     def group_skipped(self) -> dict[str, list[str]]:
         """Return the reasons why variants are skipped, each with its variants."""
-        groups: dict[str, list[str]] = {}
-        for variant, reason in self.skipped.items():
-            groups.setdefault(reason, []).append(variant)
-        return groups
+        return group_pairs((reason, variant) for variant, reason in self.skipped.items())
 
     def output_path(self, context: ContextConfig, suffix: str) -> Path:
         """Return the path of a table or figure. Its name has the options of `context` that are not defaults."""

@@ -16,6 +16,7 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import parse_json, read_bytes
+from docmt.core.grouping import group_pairs
 from docmt.text.tokenizer import (
     SIDES,
     Languages,
@@ -335,10 +336,8 @@ class CaseCounter:
 
     def build_truecaser(self) -> Truecaser:
         """Build the truecaser of the sentences counted so far."""
-        forms: dict[str, list[str]] = {}
-        for token, _ in self._inner_forms.most_common():  # equal counts: first seen first
-            forms.setdefault(token.lower(), []).append(token)
-        return Truecaser(forms.values())
+        by_count = (token for token, _ in self._inner_forms.most_common())  # equal counts: first seen first
+        return Truecaser(group_pairs((token.lower(), token) for token in by_count).values())
 
 
 class Truecaser:
