@@ -144,13 +144,10 @@ def _build_checks(
     if "untranslated" in wanted:
         copies = CopyCounts.from_documents(documents)
         checks["untranslated"] = lambda _, document: find_untranslated(document, languages, copies)
-    if "length" in wanted and (length_model := LengthModel.fit(documents)) is not None:
-        checks["length"] = lambda _, document: find_unusual_lengths(document, config, length_model)
+    if (lengths := LengthModel.fit(documents)) is not None:
+        checks["length"] = lambda _, document: find_unusual_lengths(document, config, lengths)
     if wanted & {"term", "missing_text"}:
-        statistics, lengths = (
-            TermStatistics.from_documents(documents, languages, config.term_documents),
-            LengthModel.fit(documents),
-        )
+        statistics = TermStatistics.from_documents(documents, languages, config.term_documents)
         checks["missing_text"] = lambda first, document: find_missing_text(first, document, statistics, lengths)
         checks["term"] = lambda first, document: find_inconsistent_terms(first, document, config, statistics)
     selected = [check for kind, check in checks.items() if kind in wanted]
