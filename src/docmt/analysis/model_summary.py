@@ -63,15 +63,9 @@ class ModelSummary:
         parameters = Counter[str]()
         for name, shape in weights.items():
             parameters[name.partition(".")[0]] += prod(shape)
-        summary = cls(
-            directory,
-            config,
-            load_languages(path),
-            load_model_tokenizer(path).kind,
-            str(read_json(directory / CONFIG_FILE).get("docmt_version", "")),
-            parameters,
-            weights,
-        )
+        languages, tokenizer = load_languages(path), load_model_tokenizer(path).kind
+        version = str(read_json(directory / CONFIG_FILE).get("docmt_version", ""))
+        summary = cls(directory, config, languages, tokenizer, version, parameters, weights)
         summary._read_card()
         metrics = Path(path, METRICS_FILE)
         if metrics.exists():
