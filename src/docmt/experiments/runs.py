@@ -432,9 +432,8 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
         if resume:
             arguments = ["--resume", str(config.run), "--store", str(config.store), "--device", config.device]
         # A new session, so that Ctrl-C reaches the process only through terminate() below.
-        process = subprocess.Popen(
-            [sys.executable, "-m", "docmt", "train", *arguments], stdout=subprocess.DEVNULL, start_new_session=True
-        )
+        command = [sys.executable, "-m", "docmt", "train", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
         while (status := process.poll()) is None:
             time.sleep(0.2)
             if stop_request.is_set():
@@ -501,11 +500,8 @@ def _score_test(
         instances = cut_dbleu_units(model.config, test.source.lengths, test.target.lengths, test.document_offsets)
     units = group_by_unit(sources, instances)
     drafts, specials = translator.draft_documents(units), tokenizer.specials
-    with (
-        precision_context(model, config.compute_dtype),
-        progress("translating (sentences)", len(test.source.lengths)) as bar,
-    ):
-        search, context = translator.search, translator.context
+    search, context, count = translator.search, translator.context, len(test.source.lengths)
+    with precision_context(model, config.compute_dtype), progress("translating (sentences)", count) as bar:
         translated = translate_documents(
             model, units, specials, search, context=context, on_sentences=bar.advance, drafts=drafts
         )
