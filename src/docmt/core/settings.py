@@ -99,10 +99,8 @@ def field_range(settings: type, name: str) -> tuple[float, float]:
     return least, most
 
 
-@cache
-def field_types(settings: type) -> dict[str, Any]:
-    """Return the types of the fields of a dataclass, by name."""
-    return typing.get_type_hints(settings)
+field_types = cache(typing.get_type_hints)
+"""Return the types of the fields of a dataclass, by name."""
 
 
 def check_fields(settings: Any, prefix: str) -> None:

@@ -293,10 +293,8 @@ class Moses:
         return self._detokenizer.detokenize(tokens)
 
 
-@cache
-def moses(code: str) -> Moses:
-    """Return the cached `Moses` of a language."""
-    return Moses(code)
+moses = cache(Moses)
+"""Return the cached `Moses` of a language."""
 
 
 def _patch_scripts(tokenizer: Any, detokenizer: Any) -> None:
