@@ -166,10 +166,8 @@ class ContrastiveResult:
     @property
     def cells(self) -> dict[str, dict[int | None, AnswerCounts]]:
         """Counts by phenomenon (in suite order) and distance (nearest first, unknown last)."""
-        groups = group_items(self.items)[0]
-        return {
-            name: {distance: self.count(numbers) for distance, numbers in row.items()} for name, row in groups.items()
-        }
+        rows, _ = group_items(self.items)
+        return {name: {distance: self.count(group) for distance, group in row.items()} for name, row in rows.items()}
 
     @property
     def labels(self) -> dict[str, AnswerCounts]:
@@ -182,13 +180,10 @@ class ContrastiveResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return counts and shares as JSON values, with the translations of generative items as `items`."""
-        phenomena = {
-            name: {
-                **self.phenomenon_counts(name).to_json(),
-                "distances": {distance_name(distance): count.to_json() for distance, count in row.items()},
-            }
-            for name, row in self.cells.items()
-        }
+        phenomena = {}
+        for name, row in self.cells.items():
+            distances = {distance_name(distance): count.to_json() for distance, count in row.items()}
+            phenomena[name] = {**self.phenomenon_counts(name).to_json(), "distances": distances}
         labels = {name: count.to_json() for name, count in self.labels.items()}
         result = {**self.overall.to_json(), "phenomena": phenomena, "labels": labels, "answers": self.answers}
         pairs = zip(self.generated, self.answers, strict=False)
@@ -507,7 +502,5 @@ def suite_text(rows: Sequence[SuiteRow], systems: Sequence[str], baseline: str =
 def suite_markdown(rows: Sequence[SuiteRow], systems: Sequence[str]) -> str:
     """Return the table as Markdown."""
     lines = markdown_table([[escape_markdown(cell) for cell in line] for line in _table(rows, systems)])
-    return (
-        "\n".join([*lines, "", *(f"- {escape_markdown(note)}" for note in _notes(rows, systems, "the first system"))])
-        + "\n"
-    )
+    notes = [f"- {escape_markdown(note)}" for note in _notes(rows, systems, "the first system")]
+    return "\n".join([*lines, "", *notes]) + "\n"

@@ -60,12 +60,9 @@ class AlignmentShares:
     @classmethod
     def count(cls, beads: Iterable[Bead]) -> AlignmentShares:
         """Count the sentences of all documents."""
-        sizes = np.array([(len(one), len(other)) for one, other in beads]).reshape(-1, 2)
-        source, translated = sizes.T
-        counts = (
-            *(source, translated, source[translated == 0], translated[source == 0]),
-            source[(source > 1) & (translated > 0)],
-        )
+        source, translated = np.array([(len(one), len(other)) for one, other in beads]).reshape(-1, 2).T
+        omitted, added, merged = translated == 0, source == 0, (source > 1) & (translated > 0)
+        counts = source, translated, source[omitted], translated[added], source[merged]
         return cls(*(int(each.sum()) for each in counts))
 
     def format(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -39,10 +39,7 @@ MIN_PRINTED_P_VALUE = 1e-4
 
 BUCKET_STARTS = (1, 2, 3, 4, 7, 13)
 """First sentence position (from 1) of each bucket. A bucket ends before the next one starts."""
-BUCKET_NAMES = (
-    *(f"{start}" if end == start + 1 else f"{start}-{end - 1}" for start, end in pairwise(BUCKET_STARTS)),
-    f"{BUCKET_STARTS[-1]}+",
-)
+BUCKET_NAMES = ("1", "2", "3", "4-6", "7-12", "13+")
 """Bucket names in order of position."""
 _TOLERANCE = 1e-9  # sums of floats in another order differ in the last digits
 _MAX_WEIGHTS = 2**22  # elements of a weight matrix: 32 MiB
@@ -307,9 +304,8 @@ class Comparison:
         for kind in ("document", "sentence"):
             keys = [key for key in self.outcomes if _segment_kind(key, self.config) == kind]
             if keys := [key for key in keys if self.counts[key] < MIN_DOCUMENTS]:
-                metrics = (
-                    f" of {' and '.join(METRIC_NAMES[key] for key in keys)}" if len(keys) < len(self.outcomes) else ""
-                )
+                names = " and ".join(METRIC_NAMES[key] for key in keys)
+                metrics = f" of {names}" if len(keys) < len(self.outcomes) else ""
                 yield f"with fewer than {MIN_DOCUMENTS} {kind}s no difference{metrics} can be significant: add {kind}s"
 
     def segments(self, metric: str) -> str:
@@ -474,9 +470,8 @@ class PositionScores:
             heads = [(name, f"{bucket.sentences:,}")]
             for key in next(iter(bucket.systems.values())):
                 head, count = heads.pop() if heads else ("", "")
-                rows.append(
-                    [head, METRIC_NAMES[key], count, *(cell[key].format(2) for cell in bucket.systems.values())]
-                )
+                cells = (scores[key].format(2) for scores in bucket.systems.values())
+                rows.append([head, METRIC_NAMES[key], count, *cells])
         documents = {name: bucket.documents for name, bucket in self.buckets.items()}
         return "\n".join([*align_columns(rows), *few_documents_notes(max(documents.values()), documents)])
 

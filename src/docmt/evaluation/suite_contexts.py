@@ -247,11 +247,8 @@ def compare_marked(
 
     Scores of an item that differ by less than TIE from the true condition count as equal to it.
     """
-    numbers = [
-        number
-        for number, values in enumerate(zip(*scores.values(), strict=True))
-        if all(value is not None and isfinite(value.score) for value in values)
-    ]
+    by_item = enumerate(zip(*scores.values(), strict=True))
+    numbers = [number for number, values in by_item if all(value and isfinite(value.score) for value in values)]
     if not numbers:
         return None
     keys = [items[number].document or number for number in numbers]  # without a name: a document of its own

@@ -205,9 +205,7 @@ def parse_consistency(record: Record, location: str, path: Path) -> Question:
     """
     variants = check_list(record.get("dst"), location, "`dst`", "variants", least="variants")
     source = _split_sentences(record.get("src"), location, "src")
-    candidates = [
-        _split_sentences(variant, location, f"variant {number}") for number, variant in enumerate(variants, 1)
-    ]
+    candidates = [_split_sentences(value, location, f"variant {number}") for number, value in enumerate(variants, 1)]
     phenomenon = next((name for name in CONSISTENCY if name in path.name), path.stem)
     correct = get_index(record, "true_ind", len(variants), location)
     return Question(source, candidates, correct, len(source) - 1, phenomenon=phenomenon)
@@ -246,10 +244,8 @@ def parse_discevalmt(record: Record, location: str, path: Path) -> Question:
     if not isinstance(target, dict):
         raise DocmtError(f"{location}: `trg` must be an object with a correct and an incorrect translation")
     right = next((target[name] for name in ("correct", "semi-correct") if name in target), None)
-    candidates = [
-        check_sentences(right, location, "correct"),
-        check_sentences(target.get("incorrect"), location, "incorrect"),
-    ]
+    answers = {"correct": right, "incorrect": target.get("incorrect")}
+    candidates = [check_sentences(sentences, location, name) for name, sentences in answers.items()]
     source = check_sentences(record.get("src"), location, "src")
     names = {"label": "type", "phenomenon": path.stem.split(".")[0]}
     return Question(source, candidates, 0, len(source) - 1, **names, default_distance=1)
