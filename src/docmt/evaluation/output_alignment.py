@@ -203,8 +203,8 @@ class _Aligner:
         """Yield the beads of a document in order."""
         size = len(translated)
         lengths = [np.array([0, *np.cumsum([len(text) for text in side])], float) for side in (source, translated)]
-        evidence, known = self._weigh_words(source, translated)
-        paid = [np.array([0, *np.cumsum(each)], float) for each in known]
+        evidence, word_costs = self._weigh_words(source, translated)
+        summed = [np.array([0, *np.cumsum(each)], float) for each in word_costs]
         added = _COSTS[1, 0] * np.arange(size + 1)
         costs, kinds = np.full((len(source) + 1, size + 1), np.inf), np.zeros((len(source) + 1, size + 1), np.int8)
         costs[0], sizes = added, [(0, 1), *_COSTS]
@@ -216,7 +216,7 @@ class _Aligner:
                 if few:
                     length = lengths[0][row] - lengths[0][row - many]
                     cost = cost + self._compare_lengths(length, lengths[1][few:] - lengths[1][: size + 1 - few])
-                    cost += paid[0][row] - paid[0][row - many] + paid[1][few:] - paid[1][: size + 1 - few]
+                    cost += summed[0][row] - summed[0][row - many] + summed[1][few:] - summed[1][: size + 1 - few]
                     cost -= self._add_evidence(evidence[row - many : row], few)
                 better = cost < costs[row, few:]
                 costs[row, few:][better], kinds[row, few:][better] = cost[better], kind
@@ -258,9 +258,9 @@ class _Aligner:
             for columns in (places[1][other] for other in others if other in places[1]):
                 chance = len(rows) * len(columns) / len(source) / len(translated)
                 evidence[np.ix_(rows, columns)] += min(_MOST_EVIDENCE, max(0.0, -math.log(2 * chance) / 2))
-        for numbers, known, paid in zip(places, self.known, costs, strict=True):
+        for numbers, known, cost in zip(places, self.known, costs, strict=True):
             for word in numbers.keys() & known:
-                paid[numbers[word]] += _LEAST_UNKNOWN  # exact in any order
+                cost[numbers[word]] += _LEAST_UNKNOWN  # exact in any order
         return evidence, costs
 
 

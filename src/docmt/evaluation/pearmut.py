@@ -48,10 +48,10 @@ def build_campaign(
         raise DocmtError(f"a campaign has at most {len(ascii_uppercase)} systems, not {len(systems)}")
     generator, letters = random.Random(seed), list(ascii_uppercase[: len(systems)])
     orders = [dict(zip(letters, generator.sample(list(systems), len(systems)), strict=True)) for _ in documents]
-    shown = [{"document": id, "systems": order} for (id, _), order in zip(documents, orders, strict=True)]
-    key = {"campaign_id": name, "protocol": protocol, "systems": list(systems), "documents": shown}
-    together = [letters] if protocol == "cESA" else [[letter] for letter in letters]
-    tasks = [(number, each) for number in range(len(documents)) for each in together]
+    placements = [{"document": id, "systems": order} for (id, _), order in zip(documents, orders, strict=True)]
+    key = {"campaign_id": name, "protocol": protocol, "systems": list(systems), "documents": placements}
+    screens = [letters] if protocol == "cESA" else [[letter] for letter in letters]
+    tasks = [(number, each) for number in range(len(documents)) for each in screens]
     if protocol == "ESA":
         generator.shuffle(tasks)
     checksum, data = json_checksum(key), []

@@ -105,11 +105,11 @@ def _score_documents(
 ) -> NDArray[np.float64]:
     """Return the d-chrF or d-chrF++ of each document [S, D], which all systems have, whatever is in the tables."""
     config = MetricConfig(names=[METRIC_NAMES[metric]])
-    made = [
+    metrics = [
         each.metrics.get(metric) or evaluate_documents(translations[name], references, config).metrics[metric]
         for name, each in systems.items()
     ]
-    return np.array([score.formula(score.by_document(len(references))) for score in made if score is not None])
+    return np.array([score.formula(score.by_document(len(references))) for score in metrics if score is not None])
 
 
 def _draw_documents(names: Sequence[str], metric: str, scores: NDArray[np.float64], ids: Sequence[str]) -> str:

@@ -75,13 +75,13 @@ def score_terms(
     wanted = [[Counter(term for term in terms if term.targets) for terms in document] for document in found]
     if not any(map(any, wanted)):
         raise DocmtError("no term of the glossary stands in the source: is it for the other direction?")
-    made, ceiling = (_count_terms(matcher, wanted, side) for side in (translations, references))
+    system_rows, reference_rows = (_count_terms(matcher, wanted, side) for side in (translations, references))
     sentences = np.repeat(np.arange(len(translations)), list(map(len, translations)))
     scores, forms = dict[str, MetricScore | None](), "simplemma" if matcher.target.has_table else "endings"
     for key in TERM_METRICS:
-        details = "" if key == "repeated" else f"|asked:{made[key][:, 0].sum()}|forms:{forms}"
+        details = "" if key == "repeated" else f"|asked:{system_rows[key][:, 0].sum()}|forms:{forms}"
         documents = np.arange(len(translations)) if key == "consistency" else sentences
-        scores[key] = score_share(key, made[key], ceiling[key], documents, details)
+        scores[key] = score_share(key, system_rows[key], reference_rows[key], documents, details)
     return scores
 
 
@@ -90,9 +90,9 @@ def _count_terms(
 ) -> dict[str, Statistics]:
     """Return statistics, [G, 2] or for consistency [D, 2]: of how many, and how many."""
     rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for asked, document in zip(wanted, translations, strict=True):
+    for term_counts, document in zip(wanted, translations, strict=True):
         renderings: dict[Term, Counter[int]] = defaultdict(Counter)
-        for terms, text in zip(asked, document, strict=True):
+        for terms, text in zip(term_counts, document, strict=True):
             for key, (most, exact) in _TIERS.items():
                 met = match_terms(terms, _find_terms(matcher, terms, text, most, exact)) if terms else []
                 rows[key].append((sum(terms.values()), len(met)))
@@ -100,7 +100,7 @@ def _count_terms(
                 renderings[term][number] += 1
             words = re.findall(r"\w+", text.lower())
             rows["repeated"].append((len(words), sum(a == b for a, b in pairwise(words))))
-        repeated = {term: count for term, count in sum(map(Counter, asked), Counter[Term]()).items() if count > 1}
+        repeated = {term: count for term, count in sum(map(Counter, term_counts), Counter[Term]()).items() if count > 1}
         same = sum(max(renderings[term].values(), default=0) for term in repeated)
         rows["consistency"].append((sum(repeated.values()), same))
     return {key: np.array(each) for key, each in rows.items()}
@@ -148,10 +148,10 @@ def score_consistency(
     translations, references: with the numbers of sentences of the sources. languages: codes; empty ones are detected.
     The signatures have the same score of the references, and the number of occurrences that are counted there.
     """
-    made, ceiling = (_count_uses(sources, side, languages) for side in (translations, references))
+    system_rows, reference_rows = (_count_uses(sources, side, languages) for side in (translations, references))
     return {
         key: score_share(key, rows, best, np.arange(len(rows)), f"|counted:{best[:, 0].sum()}")
-        for key, rows, best in zip(CONSISTENCY_METRICS, made, ceiling, strict=True)
+        for key, rows, best in zip(CONSISTENCY_METRICS, system_rows, reference_rows, strict=True)
     }
 
 
