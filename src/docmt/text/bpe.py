@@ -329,7 +329,7 @@ class CaseCounter:
 
     def add(self, tokens: Sequence[str]) -> None:
         """Count the tokens of one sentence."""
-        self.words.update(zip(tokens, _mark_sentence_starts(tokens), strict=True))
+        self.words.update(_mark_sentence_starts(tokens))
         self._inner_forms.update(_inner_words(tokens))
 
     def build_truecaser(self) -> Truecaser:
@@ -362,18 +362,12 @@ class Truecaser:
 
     def truecase(self, tokens: Sequence[str]) -> list[str]:
         """Return the tokens of one sentence in their true case."""
-        return [
-            self.truecase_token(token, begins)
-            for token, begins in zip(tokens, _mark_sentence_starts(tokens), strict=True)
-        ]
+        return [self.truecase_token(token, begins) for token, begins in _mark_sentence_starts(tokens)]
 
 
 def detruecase(tokens: Sequence[str]) -> list[str]:
     """Return the tokens of one sentence with a capital at each sentence start in it (detruecase.perl)."""
-    return [
-        _capitalize(token) if begins else token
-        for token, begins in zip(tokens, _mark_sentence_starts(tokens), strict=True)
-    ]
+    return [_capitalize(token) if begins else token for token, begins in _mark_sentence_starts(tokens)]
 
 
 def _capitalize(token: str) -> str:
@@ -382,11 +376,11 @@ def _capitalize(token: str) -> str:
     return first + token[1:] if len(first) == 1 else token
 
 
-def _mark_sentence_starts(tokens: Sequence[str]) -> Iterator[bool]:
-    """Yield for each token whether a word at this position begins a sentence."""
+def _mark_sentence_starts(tokens: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Yield each token, and whether a word at this position begins a sentence."""
     begins = True
     for token in tokens:
-        yield begins
+        yield token, begins
         if token in SENTENCE_END:
             begins = True
         elif token not in OPENING:
