@@ -214,7 +214,7 @@ def detect_family(directory: Path, values: Mapping[str, Any]) -> str:
     """Return the family of the directory's model. Raises DocmtError if docmt has none for it."""
     model_type = values.get("model_type")
     formats = {name: family.huggingface for name, family in FAMILIES.items() if family.huggingface is not None}
-    matches = [name for name, hf_format in formats.items() if model_type in hf_format.model_types]
+    matches = {name: each for name, each in formats.items() if model_type in each.model_types}
     if not matches:
         note = "" if values.get("is_encoder_decoder") else ", not an encoder-decoder model"
         raise DocmtError(
@@ -224,12 +224,10 @@ def detect_family(directory: Path, values: Mapping[str, Any]) -> str:
     tokenizer = values.get("tokenizer_class") or read_optional_json(directory / TOKENIZER_CONFIG).get("tokenizer_class")
     start, pad = (read_generation_id(directory, values, entry) for entry in (START_TOKEN_ENTRY, "pad_token_id"))
     pad_begins = None in (start, pad) or start == pad
-    exact = [
-        name
-        for name in matches
-        if tokenizer in formats[name].tokenizers or formats[name].starts_with_padding is pad_begins
-    ]
-    return (exact or matches)[0]
+    for name, each in matches.items():
+        if tokenizer in each.tokenizers or each.starts_with_padding is pad_begins:
+            return name
+    return next(iter(matches))
 
 
 def get_hf_format(name: str) -> HuggingFace:
@@ -291,11 +289,10 @@ def check_start_token(directory: Path, values: Mapping[str, Any], family: str, t
     """Raise DocmtError if translations begin with another token than in the model's family."""
     start = read_generation_id(directory, values, START_TOKEN_ENTRY)
     rows, first = tokenizer.rows("target"), FAMILIES[family].target.split()[0]
-    is_expected = (
-        start == rows[SPECIAL_TOKEN_IDS[first]]
-        if first in SPECIAL_TOKEN_IDS
-        else start != rows[SPECIAL_TOKEN_IDS["<s>"]]
-    )
+    if first in SPECIAL_TOKEN_IDS:
+        is_expected = start == rows[SPECIAL_TOKEN_IDS[first]]
+    else:
+        is_expected = start != rows[SPECIAL_TOKEN_IDS["<s>"]]
     if start is not None and not is_expected:
         raise DocmtError(
             f"{directory} has {START_TOKEN_ENTRY} {quote(start)}, but models of family {family} begin with {first}. "
@@ -466,11 +463,8 @@ class PretrainedEncoder:
         """
         hf_format = get_hf_format(family)
         sizes, weights = read_sizes(directory, values, hf_format), open_weights(directory, allow_pickle)
-        names = {
-            apply_renames(name, hf_format.weight_names): name
-            for name in weights.shapes
-            if not re.search(hf_format.ignored_weights, name)
-        }
+        read = [name for name in weights.shapes if not re.search(hf_format.ignored_weights, name)]
+        names = {apply_renames(name, hf_format.weight_names): name for name in read}
         if missing := [name for name in (_TABLE, _POSITIONS, _TYPES) if name not in names]:
             name = missing[0].partition(".")[0]
             raise DocmtError(f"{directory} has no weights for {name}. Copy the whole directory again")
