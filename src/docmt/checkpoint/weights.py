@@ -124,14 +124,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def convert_weights(path: Path, tensors: Mapping[str, Tensor], stored: StoredType) -> dict[str, Tensor]:
     """Convert float weights to the type in which they are stored at `path`. Raises DocmtError beyond its range."""
-    if stored != "int8":
-        result = {name: tensor.to(getattr(torch, stored)) for name, tensor in tensors.items()}
-        check_numbers(path, result)
-        return result
-    result = {name: tensor.float() for name, tensor in tensors.items()}
+    kind = torch.float32 if stored == "int8" else getattr(torch, stored)
+    result = {name: tensor.to(kind) for name, tensor in tensors.items()}
     check_numbers(path, result)
     for name, tensor in list(result.items()):
-        if tensor.dim() == 2 and tensor.numel():
+        if stored == "int8" and tensor.dim() == 2 and tensor.numel():
             scales = (tensor.abs().amax(dim=1) / 127).clamp(min=torch.finfo(torch.float32).tiny)
             result |= {name: (tensor / scales[:, None]).round().to(torch.int8), name + _SCALES: scales}
     return result
