@@ -134,8 +134,7 @@ def download_file(hub_id: str, revision: str, name: str, folder: Path | None = N
         cached = library.try_to_load_from_cache(hub_id, name, revision=revision)
         if isinstance(cached, str) and folder is not None:
             return Path(cached)
-        options: dict[str, Any] = {} if folder is None else {"local_dir": folder}
-        return Path(library.hf_hub_download(hub_id, name, revision=revision, **_IDENTITY, **options))
+        return Path(library.hf_hub_download(hub_id, name, revision=revision, local_dir=folder, **_IDENTITY))
 
 
 def _list_files(library: Any, hub_id: str, revision: str) -> tuple[dict[str, int], str]:

@@ -127,7 +127,12 @@ class ModelCard:
         if config.is_encoder:
             kind, usage = "An encoder", "Start a training from it with `docmt train --initialize-from DIRECTORY`."
         lines = [*front, "---", "", f"# {self.title}", "", f"{kind}, {size}, {pair}.", "", usage, ""]
-        lines += self._describe_origin()
+        if self.license:
+            limit = ", which forbids commercial use" if is_non_commercial(self.license) else ""
+            lines += [f"Licence: {self.license}{limit}.", ""]
+        if self.hub_id:
+            revision = f", revision {self.hub_revision}" if self.hub_revision else ""
+            lines += [f"It comes from the repository {self.hub_id}{revision}.", ""]
         for heading, facts in (("Data", self.data), ("Training", self.training)):
             if facts:
                 bullets = [f"- {key.replace('_', ' ')}: {value}" for key, value in facts.items()]
@@ -142,17 +147,6 @@ class ModelCard:
             recipe = json.dumps(self.recipe, indent=2, ensure_ascii=False)
             lines += ["## Recipe", "", "```json", recipe, "```", ""]
         return "\n".join(lines)
-
-    def _describe_origin(self) -> list[str]:
-        """Return the lines on licence and repository."""
-        lines: list[str] = []
-        if self.license:
-            limit = ", which forbids commercial use" if is_non_commercial(self.license) else ""
-            lines += [f"Licence: {self.license}{limit}.", ""]
-        if self.hub_id:
-            revision = f", revision {self.hub_revision}" if self.hub_revision else ""
-            lines += [f"It comes from the repository {self.hub_id}{revision}.", ""]
-        return lines
 
 
 def save_model(
