@@ -349,8 +349,7 @@ def find_unusual_lengths(document: ParallelDocument, config: CheckConfig, model:
     for index, (source, target) in enumerate(document):
         if not has_letters(source) or not target:
             continue
-        factor = model.measure_deviation(source, target, config)
-        if factor:
+        if factor := model.measure_deviation(source, target, config):
             factor_text = f"{factor:.1f} times as long as" if factor > 1 else f"{100 * factor:.0f} % of the length of"
             message = f"{factor_text} the usual translation of such a source"
             yield Finding("length", message, (mark_sentence(document, index),), "likely")

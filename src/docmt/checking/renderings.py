@@ -105,15 +105,11 @@ def find_nouns(documents: Sequence[Sequence[str]], language: str, max_share: flo
                 closing[word_stem] += is_last or following.lower() in functions
                 previous = word.lower()
     most = max_share * len(documents) if len(documents) >= _MANY_DOCUMENTS else len(documents)
-    return frozenset(
-        word
-        for word, times in occurrences.items()
-        if documents_with[word] <= most
-        and (
-            not determiners
-            or (after_determiner[word] >= _NOUN_SHARE * times and closing[word] >= _CLOSING_SHARE * times)
-        )
-    )
+    nouns = {word: times for word, times in occurrences.items() if documents_with[word] <= most}
+    if determiners:
+        nouns = {word: times for word, times in nouns.items() if after_determiner[word] >= _NOUN_SHARE * times}
+        nouns = {word: times for word, times in nouns.items() if closing[word] >= _CLOSING_SHARE * times}
+    return frozenset(nouns)
 
 
 def find_inconsistent_terms(

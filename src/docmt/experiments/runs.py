@@ -238,12 +238,9 @@ def _identify_training(plan: ExperimentPlan, config: TrainConfig, store: Prepare
     """
     values, defaults = flatten(config.to_dict()), flatten(TrainConfig(store=Path(), run=Path()).to_dict())
     drafts = config.model.system_options.context_spec().drafts
+    changed = {name: value for name, value in values.items() if value != defaults.get(name)}
     facts = {
-        "settings": {
-            name: value
-            for name, value in values.items()
-            if value != defaults.get(name) and not is_selected(name, _IRRELEVANT_SETTINGS)
-        },
+        "settings": {name: value for name, value in changed.items() if not is_selected(name, _IRRELEVANT_SETTINGS)},
         "starts": [_identify_start(plan, getattr(config, setting)) for setting in _START_SETTINGS],
         "data": {
             name: {file: checksum for file, checksum in split.crc32.items() if drafts or "draft" not in file}
