@@ -338,11 +338,10 @@ def host_id() -> str:
 def is_running(pid: int) -> bool:
     """Return whether a process of this host runs."""
     try:
-        os.kill(pid, 0)
+        with suppress(PermissionError, OverflowError):
+            os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except (PermissionError, OverflowError):
-        return True
     return True
 
 

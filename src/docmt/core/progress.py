@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from contextvars import ContextVar
 
 from rich.console import Console
@@ -50,7 +50,7 @@ class Bar:
                 self._printed = now
                 self._print_line(note)
 
-    def remove(self) -> None:
+    def close(self) -> None:
         """Remove the bar from a display that shows others."""
         if self._display is not None and self._task is not None:
             self._display.remove_task(self._task)
@@ -98,11 +98,8 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
     Output errors (a closed pipe, a lost terminal) are ignored. In a nested block the bar is shown below the outer one.
     """
     if _displays and not _HIDDEN.get():
-        bar = Bar(title, total, _displays[-1], done)
-        try:
+        with closing(Bar(title, total, _displays[-1], done)) as bar:
             yield bar
-        finally:
-            bar.remove()
         return
     console = Console(file=make_tolerant(sys.stderr))
     if is_quiet() or _PLAIN_LINES.get() or _HIDDEN.get() or not console.is_terminal:
