@@ -275,8 +275,7 @@ class Comparison:
         """Return the table as text: a header, then one row per system with one column per metric."""
         rows = [["", *(METRIC_NAMES[key] for key in self.outcomes)]]
         for number, (name, evaluation) in enumerate(self.systems.items()):
-            scores = evaluation.metrics
-            cells = [_format_cell(scores[key], outcomes[number]) for key, outcomes in self.outcomes.items()]
+            cells = [_format_cell(evaluation.metrics[key], row[number]) for key, row in self.outcomes.items()]
             rows.append([name, *cells])
         return rows
 
