@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -60,11 +60,12 @@ class Site:
     """module name"""
 
 
+@dataclass(frozen=True, eq=False)
 class _Record:
     """Record of one attention in one pass."""
 
-    def __init__(self, site: Site, context: FullContext) -> None:
-        self.site, self.context = site, context
+    site: Site
+    context: FullContext
 
     def query_sentences(self) -> Tensor:
         """Return [Tq] the source sentence number of each query."""
@@ -79,21 +80,16 @@ class _Record:
         return read.repeat_interleave(sentences.lengths)
 
 
+@dataclass(frozen=True, eq=False)
 class TokenAttentionRecord(_Record):
     """Record of an attention to tokens."""
 
-    def __init__(
-        self,
-        site: Site,
-        context: FullContext,
-        attention: Attention,
-        query_states: Tensor,
-        memory: Tensor,
-        pattern: AttentionPattern,
-    ) -> None:
-        """Record an attention of query_states [Tq, d] to memory [Tk, d]."""
-        super().__init__(site, context)
-        self.attention, self.query_states, self.memory, self.pattern = attention, query_states, memory, pattern
+    attention: Attention
+    query_states: Tensor
+    """[Tq, d]"""
+    memory: Tensor
+    """[Tk, d]"""
+    pattern: AttentionPattern
 
     def blocks(self) -> Iterator[WeightBlock]:
         """Yield the weights; queries are positions on the computed side, or several repetitions of them in a row."""
@@ -138,13 +134,16 @@ class TokenAttentionRecord(_Record):
         return torch.stack([number != query_sentences for number in ends]).any(0) & (length > 0)
 
 
+@dataclass(frozen=True, eq=False)
 class SentenceAttentionRecord(_Record):
     """Record of an attention whose keys are whole sentences, or whose weights are summed over their words."""
 
-    def __init__(self, site: Site, context: FullContext, weights: Tensor, exists: Tensor, keys: Tensor) -> None:
-        """Record weights [T, H, n], which sentences are visible [T, n], and their source sentences [T, n]."""
-        super().__init__(site, context)
-        self.weights, self.exists, self.keys = weights, exists, keys
+    weights: Tensor
+    """[T, H, n]"""
+    exists: Tensor
+    """[T, n] bool, which sentences are visible"""
+    keys: Tensor
+    """[T, n] their numbers in the source"""
 
     def blocks(self) -> Iterator[WeightBlock]:
         """Yield one block, whose keys are numbers of source sentences."""
@@ -221,36 +220,31 @@ def record_attention(
     The callbacks get the records in layer order, without gradients. The outputs of the model do not change.
     """
     recorder = _Recorder(on_attention, on_gate)
-    handles = []
-    for name, module in model.named_modules():
-        if isinstance(module, Layer | Hierarchy):
-            handles.append(module.register_forward_pre_hook(recorder.enter_layer))
-        # Hooks after the forward pass: the model itself then fills autocast's cache of cast weights, with gradients.
-        if isinstance(module, _ATTENTIONS):
-            site = _attention_site(name, module)
-            handles.append(module.register_forward_hook(partial(recorder.record_attention, site)))
-        elif isinstance(module, Hierarchy):
-            site = _attention_site(f"{name}.words", module.words)
-            handles.append(module.register_forward_hook(partial(recorder.record_hierarchy, site)))
-        elif isinstance(module, GateSigmoid):
-            handles.append(module.register_forward_hook(partial(recorder.record_gate, _gate_site(name))))
-    try:
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if isinstance(module, Layer | Hierarchy):
+                hooks.enter_context(module.register_forward_pre_hook(recorder.enter_layer))
+            # After the forward pass: the model itself then fills the cache of cast weights of autocast, with gradients.
+            if isinstance(module, _ATTENTIONS):
+                site = _attention_site(name, module)
+                hooks.enter_context(module.register_forward_hook(partial(recorder.record_attention, site)))
+            elif isinstance(module, Hierarchy):
+                site = _attention_site(f"{name}.words", module.words)
+                hooks.enter_context(module.register_forward_hook(partial(recorder.record_hierarchy, site)))
+            elif isinstance(module, GateSigmoid):
+                hooks.enter_context(module.register_forward_hook(partial(recorder.record_gate, _gate_site(name))))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
+@dataclass
 class _Recorder:
     """Forward hooks, with the state of the current layer."""
 
-    def __init__(
-        self, on_attention: Callable[[AttentionRecord], object], on_gate: Callable[[GateRecord], object]
-    ) -> None:
-        self.on_attention, self.on_gate = on_attention, on_gate
-        self.context: AttentionContext | None = None
-        self.attentions: list[AttentionRecord] = []
-        """records of the layer since its last gate"""
+    on_attention: Callable[[AttentionRecord], object]
+    on_gate: Callable[[GateRecord], object]
+    context: AttentionContext | None = None
+    attentions: list[AttentionRecord] = field(default_factory=list)
+    """records of the layer since its last gate"""
 
     def enter_layer(self, module: nn.Module, arguments: tuple[Tensor, AttentionContext]) -> None:
         """Hook before a layer, or before the hierarchy above a stack."""

@@ -62,9 +62,8 @@ def summarize_run(curves: Mapping[str, Curve]) -> dict[str, float]:
     summary: dict[str, float] = {}
     if curves:
         summary["updates"] = max(curve.updates[-1] for curve in curves.values())
-    for name in ("loss", "seconds"):
-        if name in curves:
-            summary[f"last_{name}" if name == "loss" else name] = curves[name].values[-1]
+    names = {"loss": "last_loss", "seconds": "seconds"}
+    summary |= {name: curves[metric].values[-1] for metric, name in names.items() if metric in curves}
     if "valid_loss" in curves:
         losses = curves["valid_loss"]
         best = min(range(len(losses.values)), key=losses.values.__getitem__)

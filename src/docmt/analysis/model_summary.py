@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ from docmt.checkpoint.model_directory import (
 )
 from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE, read_shapes
 from docmt.core.errors import DocmtError
-from docmt.core.files import read_bytes, read_json
+from docmt.core.files import parse_json_or_none, read_bytes, read_json
 from docmt.core.settings import to_mapping
 from docmt.model import ModelConfig
 from docmt.model.linear_attention import DIRECTIONS_SUFFIX
@@ -64,15 +63,9 @@ class ModelSummary:
         parameters = Counter[str]()
         for name, shape in weights.items():
             parameters[name.partition(".")[0]] += prod(shape)
-        summary = cls(
-            directory,
-            config,
-            load_languages(path),
-            load_model_tokenizer(path).kind,
-            str(read_json(directory / CONFIG_FILE).get("docmt_version", "")),
-            parameters,
-            weights,
-        )
+        languages, tokenizer = load_languages(path), load_model_tokenizer(path).kind
+        version = str(read_json(directory / CONFIG_FILE).get("docmt_version", ""))
+        summary = cls(directory, config, languages, tokenizer, version, parameters, weights)
         summary._read_card()
         metrics = Path(path, METRICS_FILE)
         if metrics.exists():
@@ -96,9 +89,8 @@ class ModelSummary:
                 for metric, score, signature in rows
             ]
             recipe = re.search(r"```json\n(.*?)\n```", sections.get("Recipe", ""), re.S)
-            with suppress(ValueError, RecursionError):
-                values = json.loads(recipe[1]) if recipe else {}
-                self.recipe = values if isinstance(values, dict) else {}
+            values = parse_json_or_none(recipe[1]) if recipe else None
+            self.recipe = values if isinstance(values, dict) else {}
 
     def to_json(self) -> dict[str, Any]:
         """Return the summary as JSON values."""

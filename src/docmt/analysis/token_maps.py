@@ -133,9 +133,8 @@ def _list_key_tokens(record: TokenAttentionRecord, inputs: ModelInput, tokenizer
 def _list_positions(memory: Memory, inputs: ModelInput, tokenizer: Tokenizer) -> list[str]:
     """Return the tokens of a memory that joins source sentences."""
     assert memory.source_positions is not None
-    return _list_tokens(
-        inputs.source.tokens[memory.source_positions.to(inputs.source.tokens.device)], tokenizer, "source"
-    )
+    tokens = inputs.source.tokens
+    return _list_tokens(tokens[memory.source_positions.to(tokens.device)], tokenizer, "source")
 
 
 def _list_tokens(tokens: Tensor, tokenizer: Tokenizer, side: Side) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -16,6 +16,7 @@ from docmt.checking.findings import KINDS, CheckConfig, CheckReport, Finding, is
 from docmt.checking.languages import FUNCTION_WORDS, detect_language, is_unspaced, split_words, stem, tokenize
 from docmt.checking.pairing import Layout, read_translation
 from docmt.checking.renderings import TermStatistics, find_inconsistent_terms
+from docmt.core.grouping import group_pairs
 from docmt.documents import ParallelDocument
 from docmt.documents.numbers import Certainty, TextPiece, Unmatched, find_unmatched_numbers, subtract
 from docmt.documents.protected_text import find_protected
@@ -143,13 +144,10 @@ def _build_checks(
     if "untranslated" in wanted:
         copies = CopyCounts.from_documents(documents)
         checks["untranslated"] = lambda _, document: find_untranslated(document, languages, copies)
-    if "length" in wanted and (length_model := LengthModel.fit(documents)) is not None:
-        checks["length"] = lambda _, document: find_unusual_lengths(document, config, length_model)
+    if (lengths := LengthModel.fit(documents)) is not None:
+        checks["length"] = lambda _, document: find_unusual_lengths(document, config, lengths)
     if wanted & {"term", "missing_text"}:
-        statistics, lengths = (
-            TermStatistics.from_documents(documents, languages, config.term_documents),
-            LengthModel.fit(documents),
-        )
+        statistics = TermStatistics.from_documents(documents, languages, config.term_documents)
         checks["missing_text"] = lambda first, document: find_missing_text(first, document, statistics, lengths)
         checks["term"] = lambda first, document: find_inconsistent_terms(first, document, config, statistics)
     selected = [check for kind, check in checks.items() if kind in wanted]
@@ -297,13 +295,9 @@ def _find_loop(words: Sequence[str], least: int) -> tuple[int, int, int] | None:
 
 def find_duplicates(document: ParallelDocument, config: CheckConfig) -> Iterator[Finding]:
     """Yield different sentences of a document with the same translation."""
-    by_target = defaultdict[tuple[str, ...], list[int]](list)
-    for index, target in enumerate(document.target):
-        hypothesis = tuple(split_words(target))
-        if len(hypothesis) >= config.duplicate_words:
-            by_target[hypothesis].append(index)
-    for indices in by_target.values():
-        if len(indices) < 2:
+    by_target = group_pairs((tuple(split_words(target)), index) for index, target in enumerate(document.target))
+    for hypothesis, indices in by_target.items():
+        if len(indices) < 2 or len(hypothesis) < config.duplicate_words:
             continue
         first, *others = indices
         words = {index: set(split_words(document.source[index])) for index in indices}
@@ -355,8 +349,7 @@ def find_unusual_lengths(document: ParallelDocument, config: CheckConfig, model:
     for index, (source, target) in enumerate(document):
         if not has_letters(source) or not target:
             continue
-        factor = model.measure_deviation(source, target, config)
-        if factor:
+        if factor := model.measure_deviation(source, target, config):
             factor_text = f"{factor:.1f} times as long as" if factor > 1 else f"{100 * factor:.0f} % of the length of"
             message = f"{factor_text} the usual translation of such a source"
             yield Finding("length", message, (mark_sentence(document, index),), "likely")
@@ -395,11 +388,9 @@ def find_missing_text(
 
 def find_inconsistent_repeats(document: ParallelDocument) -> Iterator[Finding]:
     """Yield source sentences that a document repeats with different translations."""
-    by_source = defaultdict[str, list[int]](list)
-    for index, source in enumerate(document.source):
-        if document.target[index] and len(split_words(source)) >= _REPETITION_WORDS:
-            by_source[_normalise(source)].append(index)
-    for indices in by_source.values():
+    sources = ((index, source) for index, (source, target) in enumerate(document) if target)
+    repeated = ((_normalise(text), index) for index, text in sources if len(split_words(text)) >= _REPETITION_WORDS)
+    for indices in group_pairs(repeated).values():
         by_target = {_normalise(document.target[index]): index for index in reversed(indices)}
         if len(by_target) > 1:
             sentences = tuple(mark_sentence(document, index) for index in sorted(by_target.values()))

@@ -161,9 +161,8 @@ def is_certain(finding: Finding, least: str) -> bool:
 
 def render_html(report: CheckReport, title: str, limit: int) -> str:
     """Return the report as an HTML page, with at most `limit` findings of each kind."""
-    sections = [
-        _section(kind, list(group), limit) for kind, group in groupby(report.findings, key=lambda finding: finding.kind)
-    ]
+    groups = groupby(report.findings, key=lambda finding: finding.kind)
+    sections = [_section(kind, list(group), limit) for kind, group in groups]
     return render_page(title, [_summary(report), *sections])
 
 

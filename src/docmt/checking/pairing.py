@@ -75,10 +75,9 @@ def read_translation(
     else:
         check_name(target)
         target_documents = read_hypothesis(target, source, source_documents, "source")
-    if not any(map(len, source_documents)):
-        raise DocmtError(f"{source} has no sentences to check. Name a file with text.")
-    if target and not any(map(len, target_documents)):
-        raise DocmtError(f"{target} has no sentences to check. Name a file with text.")
+    for file, side in ((source, source_documents), (target, target_documents)):
+        if file and not any(map(len, side)):
+            raise DocmtError(f"{file} has no sentences to check. Name a file with text.")
     if len(source_documents) != len(target_documents):
         raise DocmtError(
             f"{source} has {len(source_documents)} documents but {target} has {len(target_documents)}. "
@@ -176,15 +175,12 @@ def _pair_units(paths: tuple[Path, Path], formats: Sequence[FileFormat | None], 
     Chapters with different numbers of units are findings. Raises DocmtError if the files have different formats or
     numbers of chapters, or cannot be read.
     """
-    names = (
-        f"{path} is {each.name if each else 'JSONL' if is_jsonl(path) else 'text'}"
-        for path, each in zip(paths, formats, strict=True)
-    )
+    named = list(zip(paths, formats, strict=True))
+    names = (f"{path} is {each.name if each else 'JSONL' if is_jsonl(path) else 'text'}" for path, each in named)
     if len({each and each.module for each in formats}) > 1:
         raise DocmtError(f"{' but '.join(names)}. Give both in the same format.")
-    named = zip(formats, paths, strict=True)
     protect = ReadConfig(protect=config.protect)
-    files = [read_units(format, read_bytes(path), str(path), protect) for format, path in named if format]
+    files = [read_units(format, read_bytes(path), str(path), protect) for path, format in named if format]
     sides = [_read_chapters(*side, config.protect) for side in zip(files, _find_languages(config), strict=True)]
     if len(sides[0]) != len(sides[1]):
         raise _refuse_counts(paths, [len(side) for side in sides], "chapters")
@@ -212,14 +208,10 @@ def _pair_messages(path: Path, config: CheckConfig) -> PairedDocuments:
         units = read_units(format, read_bytes(path), str(path), ReadConfig(protect=config.protect)).list_pairs()
     if units is None:
         raise DocmtError(f"{path} has only one side. Name the file with its translation too.")
-    source, target = _find_languages(config)
-    pairs = [
-        pair
-        for each in units
-        for pair in _pair_sentences(
-            _read_segment(each.source, source, config.protect), _read_segment(each.target, target, config.protect)
-        )
-    ]
+    pairs = list[tuple[str, str]]()
+    for each in units:
+        sides = zip((each.source, each.target), _find_languages(config), strict=True)
+        pairs += _pair_sentences(*(_read_segment(unit, language, config.protect) for unit, language in sides))
     if not pairs:
         raise DocmtError(f"{path} has no finished translation to check. Fuzzy messages are left out.")
     sources, targets = zip(*pairs, strict=True)

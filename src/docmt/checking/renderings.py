@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
 from docmt.checking.findings import CheckConfig, Finding, MarkedSentence, Spans, mark_sentence, quote
 from docmt.checking.languages import DETERMINERS, FUNCTION_WORDS, are_related, fold, split_words, stem, tokenize
 from docmt.checking.lexical_model import SentenceWords, link_words
+from docmt.core.grouping import group_pairs
 from docmt.documents import ParallelDocument
 from docmt.documents.words import Span, WordLink
 
@@ -67,10 +68,7 @@ class TermStatistics:
     ) -> TermStatistics:
         """Learn from documents. max_share: see `find_nouns`, for the source."""
         sides = [document.source for document in documents], [document.target for document in documents]
-        (source, names), (target, target_names) = (
-            _number_stems((text for document in side for text in document), language)
-            for side, language in zip(sides, languages, strict=True)
-        )
+        (source, names), (target, target_names) = map(_number_stems, map(chain.from_iterable, sides), languages)
         pairs, linked = link_words(source, target)
         kinds = pairs.kind[linked]
         links: list[list[tuple[str, str]]] = [[] for _ in range(source.sentences)]
@@ -80,13 +78,9 @@ class TermStatistics:
             links[sentence].append((names[source_id], target_names[target_id]))
         translated = Counter(name for row in links for name in {source_stem for source_stem, _ in row})
         sizes = dict(zip(names, np.bincount(source.ids, minlength=len(names)).tolist(), strict=True))
-        return cls(
-            links,
-            Counter(link for row in links for link in row),
-            translated,
-            frozenset(name for name, count in translated.items() if 2 * count >= max(sizes[name], 6)),
-            (find_nouns(sides[0], languages[0], max_share), find_nouns(sides[1], languages[1])),
-        )
+        usual = frozenset(name for name, count in translated.items() if 2 * count >= max(sizes[name], 6))
+        nouns = find_nouns(sides[0], languages[0], max_share), find_nouns(sides[1], languages[1])
+        return cls(links, Counter(chain.from_iterable(links)), translated, usual, nouns)
 
 
 def find_nouns(documents: Sequence[Sequence[str]], language: str, max_share: float = 1.0) -> frozenset[str]:
@@ -111,15 +105,11 @@ def find_nouns(documents: Sequence[Sequence[str]], language: str, max_share: flo
                 closing[word_stem] += is_last or following.lower() in functions
                 previous = word.lower()
     most = max_share * len(documents) if len(documents) >= _MANY_DOCUMENTS else len(documents)
-    return frozenset(
-        word
-        for word, times in occurrences.items()
-        if documents_with[word] <= most
-        and (
-            not determiners
-            or (after_determiner[word] >= _NOUN_SHARE * times and closing[word] >= _CLOSING_SHARE * times)
-        )
-    )
+    nouns = {word: times for word, times in occurrences.items() if documents_with[word] <= most}
+    if determiners:
+        nouns = {word: times for word, times in nouns.items() if after_determiner[word] >= _NOUN_SHARE * times}
+        nouns = {word: times for word, times in nouns.items() if closing[word] >= _CLOSING_SHARE * times}
+    return frozenset(nouns)
 
 
 def find_inconsistent_terms(
@@ -326,9 +316,7 @@ def find_renderings(
                 by_phrase[key].append(Rendering(number, span, source[slice(*span)], text, tuple(map(lemma, words))))
     repeated = []
     for renderings in by_phrase.values():
-        groups: dict[tuple[str, ...], list[Rendering]] = defaultdict(list)
-        for each in renderings:
-            groups[each.key].append(each)
+        groups = group_pairs((each.key, each) for each in renderings)
         ordered = sorted(groups.values(), key=lambda group: -len(group))
         repeated.append(RepeatedPhrase(most_common_text([each.source_text for each in renderings]), ordered))
     return repeated
@@ -367,24 +355,21 @@ def link_by_counts(pairs: Sequence[tuple[str, str]], languages: tuple[str, str],
     links: dict[int, list[WordLink]] = defaultdict(list)
     for first in range(0, len(pairs), _BLOCK):
         sides, positions = [], []
-        for texts, language, lemma in zip(
-            zip(*pairs[first : first + _BLOCK], strict=True), languages, lemmas, strict=True
-        ):
-            ids: dict[str, int] = {}
+        texts = zip(*pairs[first : first + _BLOCK], strict=True)
+        for side, language, lemma in zip(texts, languages, lemmas, strict=True):
+            ids, rows = dict[str, int](), list[list[tuple[int, Span]]]()
             functions = FUNCTION_WORDS.get(language, frozenset())
-            rows = [
-                [(ids.setdefault(lemma(word), len(ids)), (start, end)) for start, end, word in tokenize(text)
-                 if word.lower() not in functions][:_LONGEST]
-                for text in texts
-            ]  # fmt: skip
+            for text in side:
+                words = (token for token in tokenize(text) if token[2].lower() not in functions)
+                row = [(ids.setdefault(lemma(word), len(ids)), (start, end)) for start, end, word in words]
+                rows.append(row[:_LONGEST])
             sides.append(SentenceWords.from_tokens([[id for id, _ in row] for row in rows], len(ids)))
             positions.append([dict(row) for row in rows])
-        words, linked = link_words(*sides)
-        for one, other in zip(words.source_index[linked].tolist(), words.target_index[linked].tolist(), strict=True):
-            number = int(sides[0].sentence[one])
-            source, target = (
-                rows[number][int(side.ids[index])]
-                for side, rows, index in zip(sides, positions, (one, other), strict=True)
-            )
+        word_pairs, linked = link_words(*sides)
+        linked_words = word_pairs.source_index[linked].tolist(), word_pairs.target_index[linked].tolist()
+        for indices in zip(*linked_words, strict=True):
+            number = int(sides[0].sentence[indices[0]])
+            located = zip(sides, positions, indices, strict=True)
+            source, target = (spans[number][int(words.ids[index])] for words, spans, index in located)
             links[first + number].append(WordLink(source, target, 1.0, True))
     return links

@@ -54,7 +54,10 @@ def export_ctranslate2(model_directory: Path | str, output: Path, quantization: 
     weights, such as int8. Raises DocmtError, naming the setting, for an unsupported model, and if the package is
     missing. Nothing is written on failure.
     """
-    specs = _import_specs()
+    try:
+        from ctranslate2 import specs
+    except ImportError as error:
+        raise missing_package_error("the export", "ctranslate2", "ctranslate2") from error
     model, tokenizer = _load_sentence_model(model_directory, output)
     spec = _build_spec(specs, model)
     texts = {side: list_token_texts(tokenizer, side) for side in SIDES}
@@ -62,9 +65,7 @@ def export_ctranslate2(model_directory: Path | str, output: Path, quantization: 
     spec.register_source_vocabulary(texts["source"])
     spec.register_target_vocabulary(texts["target"])
     config, boundary_tokens, target = spec.config, model.boundary_tokens, texts["target"]
-    config.bos_token, config.eos_token, config.unk_token = (
-        target[token] for token in (SpecialTokens.bos, SpecialTokens.eos, SpecialTokens.unk)
-    )
+    config.bos_token, _, config.eos_token, config.unk_token = target[: SpecialTokens.first_word]
     config.decoder_start_token, *prefix = (target[mark] for mark in boundary_tokens.target_opening)
     config.layer_norm_epsilon = model.family.norm_epsilon
     entries: dict[str, Any] = {
@@ -108,15 +109,6 @@ def unsupported_error(config: ModelConfig, name: str) -> DocmtError:
         f"the model has model.{name} {quote(getattr(config, name))}. With its other settings, docmt cannot export it "
         "to CTranslate2"
     )
-
-
-def _import_specs() -> Any:
-    """Return the module of CTranslate2 that writes models. Raises DocmtError if the package is missing."""
-    try:
-        from ctranslate2 import specs
-    except ImportError as error:
-        raise missing_package_error("the export", "ctranslate2", "ctranslate2") from error
-    return specs
 
 
 def _share_unknown_text(texts: Mapping[Side, list[str]]) -> None:

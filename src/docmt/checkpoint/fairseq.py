@@ -78,11 +78,7 @@ def check_arguments(values: Mapping[str, Any], fixed: Mapping[str, object]) -> N
 def read_common_settings(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the model settings that all fairseq checkpoints have, under docmt's names."""
     return {
-        "width": require_argument(values, "encoder_embed_dim"),
-        "feed_forward": require_argument(values, "encoder_ffn_embed_dim"),
-        "heads": require_argument(values, "encoder_attention_heads"),
-        "encoder_layers": require_argument(values, "encoder_layers"),
-        "decoder_layers": require_argument(values, "decoder_layers"),
+        **require_sizes(values, PUBLISHED["fairseq"]["sizes"]),
         "activation": read_choice(values, "activation_fn", {"relu": "relu", "gelu": "gelu"}),
         "dropout": read_number(values, "dropout", 0.0),
         "attention_dropout": read_number(values, "attention_dropout", 0.0),
@@ -180,6 +176,11 @@ def require_argument(values: Mapping[str, Any], name: str) -> Any:
     return values[name]
 
 
+def require_sizes(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return sizes by docmt's names. names: of the arguments that have them. Raises DocmtError if one is missing."""
+    return {name: require_argument(values, argument) for name, argument in names.items()}
+
+
 def read_number(values: Mapping[str, Any], name: str, default: float) -> float:
     """Return a number, or the default if it is missing or None. Raises DocmtError for another type."""
     value = values.get(name)
@@ -227,9 +228,8 @@ def convert_gtransformer(
     # The symbol of the target language ends a document. docmt's <eod> has the id before <mask>.
     last = SpecialTokens(config.vocabulary_size).eod
     weights["tokens.weight"][[end_row, last]] = rows[[last, end_row]].float()
-    return save_converted(
-        output, checkpoint, "the published G-Transformer code", config, weights, DictionaryTokenizer(symbols), values
-    )
+    code, tokenizer = "the published G-Transformer code", DictionaryTokenizer(symbols)
+    return save_converted(output, checkpoint, code, config, weights, tokenizer, values)
 
 
 def read_architecture(values: Mapping[str, Any], vocabulary_size: int, *, sentences: bool = False) -> ModelConfig:
@@ -243,18 +243,17 @@ def read_architecture(values: Mapping[str, Any], vocabulary_size: int, *, senten
     if mode == "group":
         layers = {site: require_argument(values, f"{site}_ctxlayers") for site in ("encoder", "decoder", "cross")}
         options["group"] = {f"{site}_layers": count for site, count in layers.items()}
-    return ModelConfig.from_dict(
-        {
-            **options,
-            "vocabulary_size": vocabulary_size,
-            **read_common_settings(values),
-            "normalization": "pre" if require_argument(values, "encoder_normalize_before") else "post",
-            "embedding_normalization": bool(values.get("layernorm_embedding", False)),
-            "positions": "document",
-            "position_encoding": "learned" if learned else "sinusoidal",
-            "max_positions": max(int(read_number(values, f"max_{side}_positions", 1024)) for side in SIDES),
-        }
-    )
+    settings = {
+        **options,
+        "vocabulary_size": vocabulary_size,
+        **read_common_settings(values),
+        "normalization": "pre" if require_argument(values, "encoder_normalize_before") else "post",
+        "embedding_normalization": bool(values.get("layernorm_embedding", False)),
+        "positions": "document",
+        "position_encoding": "learned" if learned else "sinusoidal",
+        "max_positions": max(int(read_number(values, f"max_{side}_positions", 1024)) for side in SIDES),
+    }
+    return ModelConfig.from_dict(settings)
 
 
 def rename_weights(weights: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:

@@ -76,12 +76,9 @@ def convert_huggingface(
         tokenizer = restrict_vocabulary(whole, _read_sentences(keep_vocabulary, prefix))
         counts = [sum(row >= 0 for row in vocabulary.rows("target")) for vocabulary in (tokenizer, whole)]
         _log.info("kept %s of %s tokens", *(f"{count:,}" for count in counts))
-    card = replace(
-        card or ModelCard(),
-        source_language=source_language,
-        target_language=target_language,
-        training={"converted_from": f"{directory.name}, a {values['model_type']} model of transformers"},
-    )
+    origin = {"converted_from": f"{directory.name}, a {values['model_type']} model of transformers"}
+    card = replace(card or ModelCard(), source_language=source_language, target_language=target_language)
+    card = replace(card, training=origin)
     if isinstance(pretrained, PretrainedEncoder):
         pretrained.save(output, tokenizer, whole, card)
         return None
@@ -217,7 +214,7 @@ def detect_family(directory: Path, values: Mapping[str, Any]) -> str:
     """Return the family of the directory's model. Raises DocmtError if docmt has none for it."""
     model_type = values.get("model_type")
     formats = {name: family.huggingface for name, family in FAMILIES.items() if family.huggingface is not None}
-    matches = [name for name, hf_format in formats.items() if model_type in hf_format.model_types]
+    matches = {name: each for name, each in formats.items() if model_type in each.model_types}
     if not matches:
         note = "" if values.get("is_encoder_decoder") else ", not an encoder-decoder model"
         raise DocmtError(
@@ -227,12 +224,10 @@ def detect_family(directory: Path, values: Mapping[str, Any]) -> str:
     tokenizer = values.get("tokenizer_class") or read_optional_json(directory / TOKENIZER_CONFIG).get("tokenizer_class")
     start, pad = (read_generation_id(directory, values, entry) for entry in (START_TOKEN_ENTRY, "pad_token_id"))
     pad_begins = None in (start, pad) or start == pad
-    exact = [
-        name
-        for name in matches
-        if tokenizer in formats[name].tokenizers or formats[name].starts_with_padding is pad_begins
-    ]
-    return (exact or matches)[0]
+    for name, each in matches.items():
+        if tokenizer in each.tokenizers or each.starts_with_padding is pad_begins:
+            return name
+    return next(iter(matches))
 
 
 def get_hf_format(name: str) -> HuggingFace:
@@ -286,21 +281,18 @@ def read_generation_id(directory: Path, values: Mapping[str, Any], entry: str) -
 
 def _model_types(*, encoders: bool) -> str:
     """Return a list of the supported model types, of encoders or of encoder-decoders."""
-    families = [family for family in FAMILIES.values() if (family.encoder is not None) == encoders]
-    return ", ".join(
-        sorted({kind for family in families if family.huggingface for kind in family.huggingface.model_types})
-    )
+    formats = [family.huggingface for family in FAMILIES.values() if (family.encoder is not None) == encoders]
+    return ", ".join(sorted({kind for each in formats if each for kind in each.model_types}))
 
 
 def check_start_token(directory: Path, values: Mapping[str, Any], family: str, tokenizer: PretrainedTokenizer) -> None:
     """Raise DocmtError if translations begin with another token than in the model's family."""
     start = read_generation_id(directory, values, START_TOKEN_ENTRY)
     rows, first = tokenizer.rows("target"), FAMILIES[family].target.split()[0]
-    is_expected = (
-        start == rows[SPECIAL_TOKEN_IDS[first]]
-        if first in SPECIAL_TOKEN_IDS
-        else start != rows[SPECIAL_TOKEN_IDS["<s>"]]
-    )
+    if first in SPECIAL_TOKEN_IDS:
+        is_expected = start == rows[SPECIAL_TOKEN_IDS[first]]
+    else:
+        is_expected = start != rows[SPECIAL_TOKEN_IDS["<s>"]]
     if start is not None and not is_expected:
         raise DocmtError(
             f"{directory} has {START_TOKEN_ENTRY} {quote(start)}, but models of family {family} begin with {first}. "
@@ -353,17 +345,10 @@ class Pretrained:
         rows: for each docmt id of a side its row in the directory's table, or -1. options: further model settings.
         Raises DocmtError for weights that do not match the config.
         """
-        has_two_tables = "source_tokens" in self.tables
-        config = ModelConfig.from_dict(
-            {
-                "system": "sentence",
-                "family": self.family,
-                "vocabulary_size": len(rows["target"]),
-                "source_vocabulary_size": len(rows["source"]) if has_two_tables else 0,
-                **self.sizes,
-                **options,
-            }
-        )
+        source_size = len(rows["source"]) if "source_tokens" in self.tables else 0
+        vocabulary = {"vocabulary_size": len(rows["target"]), "source_vocabulary_size": source_size}
+        values = {"system": "sentence", "family": self.family, **vocabulary, **self.sizes, **options}
+        config = ModelConfig.from_dict(values)
         return build_from_weights(config, self._rename_weights(config, rows), self.weights.directory)
 
     def _rename_weights(self, config: ModelConfig, rows: Mapping[Side, Sequence[int]]) -> dict[str, Tensor]:
@@ -478,11 +463,8 @@ class PretrainedEncoder:
         """
         hf_format = get_hf_format(family)
         sizes, weights = read_sizes(directory, values, hf_format), open_weights(directory, allow_pickle)
-        names = {
-            apply_renames(name, hf_format.weight_names): name
-            for name in weights.shapes
-            if not re.search(hf_format.ignored_weights, name)
-        }
+        read = [name for name in weights.shapes if not re.search(hf_format.ignored_weights, name)]
+        names = {apply_renames(name, hf_format.weight_names): name for name in read}
         if missing := [name for name in (_TABLE, _POSITIONS, _TYPES) if name not in names]:
             name = missing[0].partition(".")[0]
             raise DocmtError(f"{directory} has no weights for {name}. Copy the whole directory again")
@@ -503,9 +485,8 @@ class PretrainedEncoder:
         """
         config = replace(self.config, source_vocabulary_size=tokenizer.source_vocabulary_size)
         weights = self._rename_weights(tokenizer, whole)
-        build_from_weights(
-            config, weights, self.weights.directory, ("its config.json needs", "Copy the whole directory again")
-        )
+        mismatch = "its config.json needs", "Copy the whole directory again"
+        build_from_weights(config, weights, self.weights.directory, mismatch)
         save_encoder(output, config, weights, tokenizer, card)
 
     def _rename_weights(self, tokenizer: PretrainedTokenizer, whole: PretrainedTokenizer) -> dict[str, Tensor]:

@@ -70,10 +70,9 @@ def read_tokenizer(directory: Path, config: Mapping[str, Any], sizes: tuple[int,
         sentinels = frozenset(filter(_SENTINEL.fullmatch, side.ids))
         # The configuration has the special ids of the source only.
         known = special_ids if side.ids is source_ids else {}
+        marks = side.marks | language_marks.keys() | sentinels
         try:
-            vocabularies[name] = _build_vocabulary(
-                side, side.marks | language_marks.keys() | sentinels, size, settings, known
-            )
+            vocabularies[name] = _build_vocabulary(side, marks, size, settings, known)
             models[name] = side.open_model(vocabularies[name].word_ids())
         except ValueError as error:
             raise DocmtError(f"{side.path} or a file beside it is damaged ({error}). {_ADVICE}") from error
@@ -127,15 +126,8 @@ def _find_special_rows(
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 _FILES = (TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json")
-_DEFAULT_TEXTS = {
-    "bos": "<s>",
-    "pad": "<pad>",
-    "eos": "</s>",
-    "unk": "<unk>",
-    "mask": "<mask>",
-    "sep": "</s>",
-    "cls": "<s>",
-}
+_DEFAULT_TEXTS = {name: f"<{name}>" for name in ("pad", "unk", "mask")}
+_DEFAULT_TEXTS |= {"bos": "<s>", "cls": "<s>", "eos": "</s>", "sep": "</s>"}
 _BERT_TEXTS = {name: f"[{name.upper()}]" for name in ("pad", "unk", "mask", "sep", "cls")}
 
 
@@ -170,9 +162,8 @@ def read_settings(directory: Path, model_type: str = "") -> TokenizerSettings:
     try:
         special = {**_DEFAULT_TEXTS, **_BERT_TEXTS} if is_bert else dict(_DEFAULT_TEXTS)
         for values in (specials, config):
-            special |= {
-                name: _token_text(values[f"{name}_token"]) for name in _DEFAULT_TEXTS if values.get(f"{name}_token")
-            }
+            tokens = {name: values.get(f"{name}_token") for name in _DEFAULT_TEXTS}
+            special |= {name: _token_text(token) for name, token in tokens.items() if token}
         if is_bert:
             special |= {"bos": special["cls"], "eos": special["sep"]}
         additional = [text for values in (specials, config) for text in _additional_tokens(values)]
@@ -243,10 +234,7 @@ def _read_marian(directory: Path, settings: TokenizerSettings) -> dict[Side, Tok
     target = _read_vocabulary(directory / "target_vocab.json") if settings.config.get("separate_vocabs") else source
     paths = {side: directory / f"{side}.spm" for side in SIDES}
     marks = settings.marks.union(*(_control_symbols(_read_spm(path)) for path in paths.values()))
-    return {
-        "source": _side_from_spm(paths["source"], source, marks),
-        "target": _side_from_spm(paths["target"], target, marks),
-    }
+    return {side: _side_from_spm(paths[side], ids, marks) for side, ids in zip(SIDES, (source, target), strict=True)}
 
 
 def _read_m2m100(directory: Path, settings: TokenizerSettings) -> dict[Side, TokenizerSide]:
@@ -323,14 +311,10 @@ def _side_from_json(path: Path, data: bytes, settings: TokenizerSettings) -> Tok
     ids = _add_tokens(ids, path.parent, settings)
     special = {token["content"] for token in values["added_tokens"] if token["special"]}
 
-    is_bpe = model["type"] == "BPE"
-    return TokenizerSide(
-        path,
-        ids,
-        settings.marks | special,
-        lambda words: JsonSubwordModel(restrict_tokenizer_json(values, words), words),
-        is_bpe,
-    )
+    def open_model(words: Mapping[str, int]) -> JsonSubwordModel:
+        return JsonSubwordModel(restrict_tokenizer_json(values, words), words)
+
+    return TokenizerSide(path, ids, settings.marks | special, open_model, is_bpe=model["type"] == "BPE")
 
 
 def _side_from_spm(path: Path, ids: Mapping[str, int], marks: frozenset[str]) -> TokenizerSide:

@@ -41,6 +41,7 @@ from docmt.core.logging import is_quiet
 _PAIR_IN_NAME = re.compile(r"(?<![a-zA-Z_])(?=([a-z]{2,3})-([a-z]{2,3})(?![a-zA-Z]))")
 _PREFIX = re.compile(r"^(opus-)?mt-(tc-)?(bible-)?((big|base|small|tiny)-)?")
 _LIBRARY = "docmt"
+_IDENTITY = {"library_name": _LIBRARY, "library_version": DOCMT_VERSION}
 _MODEL_FILES = (
     *(CARD_FILE, CONFIG_FILE, "generation_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("tokenizer*", "*vocab*", "*.spm", "sentencepiece*", "spiece.model"),
@@ -133,12 +134,7 @@ def download_file(hub_id: str, revision: str, name: str, folder: Path | None = N
         cached = library.try_to_load_from_cache(hub_id, name, revision=revision)
         if isinstance(cached, str) and folder is not None:
             return Path(cached)
-        options: dict[str, Any] = {} if folder is None else {"local_dir": folder}
-        return Path(library.hf_hub_download(hub_id, name, revision=revision, **_identity(), **options))
-
-
-def _identity() -> dict[str, str]:
-    return {"library_name": _LIBRARY, "library_version": DOCMT_VERSION}
+        return Path(library.hf_hub_download(hub_id, name, revision=revision, local_dir=folder, **_IDENTITY))
 
 
 def _list_files(library: Any, hub_id: str, revision: str) -> tuple[dict[str, int], str]:
@@ -150,7 +146,7 @@ def _list_files(library: Any, hub_id: str, revision: str) -> tuple[dict[str, int
         snapshot = Path(cached).parent
         paths = [path for path in snapshot.rglob("*") if path.is_file()]
         return {path.relative_to(snapshot).as_posix(): path.stat().st_size for path in paths}, snapshot.name
-    info = library.HfApi(**_identity()).model_info(hub_id, revision=revision, files_metadata=True)
+    info = library.HfApi(**_IDENTITY).model_info(hub_id, revision=revision, files_metadata=True)
     files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     return {name: size for name, size in files.items() if _is_safe(name)}, str(info.sha)
 

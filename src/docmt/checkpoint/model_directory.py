@@ -45,7 +45,6 @@ from docmt.core.files import (
     check_converted,
     check_regular,
     file_checksum,
-    file_checksums,
     json_checksum,
     read_json,
     stored_checksums,
@@ -128,36 +127,26 @@ class ModelCard:
         if config.is_encoder:
             kind, usage = "An encoder", "Start a training from it with `docmt train --initialize-from DIRECTORY`."
         lines = [*front, "---", "", f"# {self.title}", "", f"{kind}, {size}, {pair}.", "", usage, ""]
-        lines += self._describe_origin()
-        for heading, facts in (("Data", self.data), ("Training", self.training)):
-            if facts:
-                bullets = [f"- {key.replace('_', ' ')}: {value}" for key, value in facts.items()]
-                lines += [f"## {heading}", "", *bullets, ""]
-        if self.scores:
-            rows = [
-                [
-                    escape_markdown(str(score["name"])),
-                    f"{score['score']:.2f}",
-                    code_cell(str(score.get("signature", ""))),
-                ]
-                for score in self.scores
-            ]
-            lines += ["## Scores", "", *markdown_table([["metric", "score", "signature"], *rows], left_columns=3), ""]
-        if self.recipe:
-            recipe = json.dumps(self.recipe, indent=2, ensure_ascii=False)
-            lines += ["## Recipe", "", "```json", recipe, "```", ""]
-        return "\n".join(lines)
-
-    def _describe_origin(self) -> list[str]:
-        """Return the lines on licence and repository."""
-        lines: list[str] = []
         if self.license:
             limit = ", which forbids commercial use" if is_non_commercial(self.license) else ""
             lines += [f"Licence: {self.license}{limit}.", ""]
         if self.hub_id:
             revision = f", revision {self.hub_revision}" if self.hub_revision else ""
             lines += [f"It comes from the repository {self.hub_id}{revision}.", ""]
-        return lines
+        for heading, facts in (("Data", self.data), ("Training", self.training)):
+            if facts:
+                bullets = [f"- {key.replace('_', ' ')}: {value}" for key, value in facts.items()]
+                lines += [f"## {heading}", "", *bullets, ""]
+        if self.scores:
+            rows = [["metric", "score", "signature"]]
+            for score in self.scores:
+                name, signature = escape_markdown(str(score["name"])), code_cell(str(score.get("signature", "")))
+                rows.append([name, f"{score['score']:.2f}", signature])
+            lines += ["## Scores", "", *markdown_table(rows, left_columns=3), ""]
+        if self.recipe:
+            recipe = json.dumps(self.recipe, indent=2, ensure_ascii=False)
+            lines += ["## Recipe", "", "```json", recipe, "```", ""]
+        return "\n".join(lines)
 
 
 def save_model(
@@ -233,10 +222,8 @@ def describe_model(
     config |= {key: value for key, value in origin.items() if value}
     if alignment is not None:
         config[ALIGNMENT_KEY] = alignment._asdict()
-    config[CHECKSUMS_KEY] = {
-        _ARCHITECTURE_ENTRY: _architecture_checksum(config["model"]),
-        **file_checksums(folder, [WEIGHTS_FILE]),
-    }
+    architecture = {_ARCHITECTURE_ENTRY: _architecture_checksum(config["model"])}
+    config[CHECKSUMS_KEY] = architecture | {WEIGHTS_FILE: file_checksum(folder / WEIGHTS_FILE)}
     (folder / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tokenizer.save(folder)
     parameters = count_parameters(folder)

@@ -77,23 +77,22 @@ def read_architecture(values: Mapping[str, Any], *, linear: bool, source_size: i
     fairseq.require_argument(values, "context_size")
     sentences = fairseq.read_number(values, "context_size", 0) + 1
     is_full_loss = bool(values.get("full_supervision") or values.get("seq2seq"))
-    return ModelConfig.from_dict(
-        {
-            "family": "rfa",
-            "system": "concat",
-            "concat": {
-                "sentences": sentences,
-                "loss": "all" if is_full_loss else "last",
-                "window_decoding": "prefix",
-                "attention": "linear" if linear else "softmax",
-                "padding_windows": bool(values.get("extra_padding")) and sentences > 1 and is_full_loss,
-            },
-            **({"linear": _linear_options(values)} if linear else {}),
-            "vocabulary_size": target_size,
-            "source_vocabulary_size": source_size if source_size != target_size else 0,
-            **fairseq.read_common_settings(values),
-        }
-    )
+    settings = {
+        "family": "rfa",
+        "system": "concat",
+        "concat": {
+            "sentences": sentences,
+            "loss": "all" if is_full_loss else "last",
+            "window_decoding": "prefix",
+            "attention": "linear" if linear else "softmax",
+            "padding_windows": bool(values.get("extra_padding")) and sentences > 1 and is_full_loss,
+        },
+        **({"linear": _linear_options(values)} if linear else {}),
+        "vocabulary_size": target_size,
+        "source_vocabulary_size": source_size if source_size != target_size else 0,
+        **fairseq.read_common_settings(values),
+    }
+    return ModelConfig.from_dict(settings)
 
 
 def _linear_options(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,16 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from docmt.checkpoint.fairseq import (
-    PUBLISHED,
-    check_arguments,
-    check_no_duplicates,
-    read_arguments,
-    read_choice,
-    read_number,
-    require_argument,
-    save_converted,
-)
+import docmt.checkpoint.fairseq as fairseq
 from docmt.checkpoint.model_directory import check_not_existing
 from docmt.checkpoint.weights import apply_renames, read_symbols, read_tensors
 from docmt.core.errors import DocmtError
@@ -36,7 +27,7 @@ from docmt.text import DictionaryTokenizer, Tokenizer
 _SPECIALS = ("<pad>", "<eos>", "<unk>")
 """Their ids 0 to 2. docmt's ids are one higher, because <s> comes first."""
 
-_PUBLISHED = PUBLISHED["thumt"]
+_PUBLISHED = fairseq.PUBLISHED["thumt"]
 # Their variables that hold several parameters of docmt, concatenated along the last axis.
 _FUSED = {"qkv_transform": ("query", "key", "value"), "kv_transform": ("key", "value")}
 _NO_WEIGHTS = re.compile(r"(^|/)(global_step|Adam(_\d+)?|beta\d_power|OptimizeLoss/.*|learning_rate)$|/Adam(_\d+)?$")
@@ -62,7 +53,7 @@ def convert_thumt(
     """
     check_not_existing(output)
     variables = read_variables(checkpoint)
-    values = read_arguments(arguments or checkpoint.parent / "args.json")
+    values = fairseq.read_arguments(arguments or checkpoint.parent / "args.json")
     tokenizer = DictionaryTokenizer(_read_words(target_vocabulary), _read_words(source_vocabulary))
     config = read_architecture(values, variables, tokenizer, context_sentences)
     weights = rename_variables(variables)
@@ -73,7 +64,7 @@ def convert_thumt(
             weights[name] = torch.nn.functional.pad(weights[name], (0, 0, 1, 2))
     config = replace(config, instance_tokens=instance_tokens)
     code = "the code of Zhang et al. (2018)"
-    return save_converted(output, checkpoint, code, config, weights, tokenizer, {})
+    return fairseq.save_converted(output, checkpoint, code, config, weights, tokenizer, {})
 
 
 def read_variables(path: Path) -> dict[str, Tensor]:
@@ -95,7 +86,7 @@ def read_architecture(
     values: Mapping[str, Any], variables: Collection[str], tokenizer: Tokenizer, context_sentences: int
 ) -> ModelConfig:
     """Return the config of a model with these hyperparameters. Raises DocmtError for unsupported ones."""
-    check_arguments(values, _PUBLISHED["arguments"])
+    fairseq.check_arguments(values, _PUBLISHED["arguments"])
     context = [values.get(f"context_{side}_attention", True) for side in ("encoder", "decoder")]
     if not any("ctxenc" in name or "ctxdec" in name for name in variables):
         context = [False, False]  # the sentence model lacks these parameters
@@ -105,32 +96,27 @@ def read_architecture(
         kind = {"context_representation": "self_attention", **values}
         options = {
             "sentences": context_sentences,
-            "representation": read_choice(kind, "context_representation", _REPRESENTATIONS),
+            "representation": fairseq.read_choice(kind, "context_representation", _REPRESENTATIONS),
             "side": "both" if all(context) else "encoder" if context[0] else "decoder",
             "gating": "gate" if values.get("context_gating", True) else "residual",
             "fusion": "published",
         }
         if options["representation"] == "encoder":
-            options["layers"] = require_argument(values, "num_context_layers")
+            options["layers"] = fairseq.require_argument(values, "num_context_layers")
         settings = {"system": "context", "context": options}
-    return ModelConfig.from_dict(
-        {
-            **settings,
-            "family": "thumt",
-            "vocabulary_size": target_size,
-            "source_vocabulary_size": source_size if source_size != target_size else 0,
-            "width": require_argument(values, "hidden_size"),
-            "feed_forward": require_argument(values, "filter_size"),
-            "heads": require_argument(values, "num_heads"),
-            "encoder_layers": require_argument(values, "num_encoder_layers"),
-            "decoder_layers": require_argument(values, "num_decoder_layers"),
-            "normalization": "pre" if values.get("layer_preprocess", "none") == "layer_norm" else "post",
-            "dropout": read_number(values, "residual_dropout", 0.0),
-            "attention_dropout": read_number(values, "attention_dropout", 0.0),
-            "output": "tied" if values.get("shared_embedding_and_softmax_weights") else "auto",
-            "positions": "sentence",
-        }
-    )
+    architecture = {
+        **settings,
+        "family": "thumt",
+        "vocabulary_size": target_size,
+        "source_vocabulary_size": source_size if source_size != target_size else 0,
+        **fairseq.require_sizes(values, _PUBLISHED["sizes"]),
+        "normalization": "pre" if values.get("layer_preprocess", "none") == "layer_norm" else "post",
+        "dropout": fairseq.read_number(values, "residual_dropout", 0.0),
+        "attention_dropout": fairseq.read_number(values, "attention_dropout", 0.0),
+        "output": "tied" if values.get("shared_embedding_and_softmax_weights") else "auto",
+        "positions": "sentence",
+    }
+    return ModelConfig.from_dict(architecture)
 
 
 def rename_variables(variables: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -182,5 +168,5 @@ def _read_words(path: Path) -> list[str]:
         raise DocmtError(
             f"{path} does not begin with the lines {', '.join(_SPECIALS)}. Use the checkpoint's vocabulary"
         )
-    check_no_duplicates(path, symbols)
+    fairseq.check_no_duplicates(path, symbols)
     return symbols[len(_SPECIALS) :]

@@ -51,7 +51,7 @@ def load_weights(model: nn.Module, path: Path, assign: bool = False) -> None:
     Raises DocmtError if the file is missing or damaged, or has other names or shapes than the model.
     """
     check_shapes(model.state_dict(), read_shapes(path), path)
-    tensors = _read_checked_tensors(path)
+    tensors = read_weights(path)
     if assign:
         tensors = {name: tensor.float() for name, tensor in tensors.items()}
     model.load_state_dict(tensors, assign=assign)
@@ -63,7 +63,6 @@ def read_shapes(path: Path, skipped: Sequence[str] = ()) -> dict[str, list[int]]
     skipped: safetensors types that are ignored. Raises DocmtError if the file is missing or damaged, or has a tensor of
     any other type than floating point, or int8 with scales.
     """
-    check_regular(path)
     with open_tensors(path) as file:
         slices = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118 - it is no mapping
         slices = {key: tensor for key, tensor in slices.items() if tensor.get_dtype() not in skipped}
@@ -117,10 +116,6 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     infinite weights.
     """
     read_shapes(path)
-    return _read_checked_tensors(path)
-
-
-def _read_checked_tensors(path: Path) -> dict[str, Tensor]:
     check_checksum(path, CONFIG_FILE, STATE_FILE)
     tensors = read_tensors(path)
     check_numbers(path, tensors)
@@ -129,14 +124,11 @@ def _read_checked_tensors(path: Path) -> dict[str, Tensor]:
 
 def convert_weights(path: Path, tensors: Mapping[str, Tensor], stored: StoredType) -> dict[str, Tensor]:
     """Convert float weights to the type in which they are stored at `path`. Raises DocmtError beyond its range."""
-    if stored != "int8":
-        result = {name: tensor.to(getattr(torch, stored)) for name, tensor in tensors.items()}
-        check_numbers(path, result)
-        return result
-    result = {name: tensor.float() for name, tensor in tensors.items()}
+    kind = torch.float32 if stored == "int8" else getattr(torch, stored)
+    result = {name: tensor.to(kind) for name, tensor in tensors.items()}
     check_numbers(path, result)
     for name, tensor in list(result.items()):
-        if tensor.dim() == 2 and tensor.numel():
+        if stored == "int8" and tensor.dim() == 2 and tensor.numel():
             scales = (tensor.abs().amax(dim=1) / 127).clamp(min=torch.finfo(torch.float32).tiny)
             result |= {name: (tensor / scales[:, None]).round().to(torch.int8), name + _SCALES: scales}
     return result
@@ -164,14 +156,14 @@ def check_numbers(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return all tensors of a safetensors file, on the CPU. Raises DocmtError if it is missing or damaged."""
-    check_regular(path)
     with open_tensors(path) as file:
         return {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - it is no mapping
 
 
 @contextmanager
 def open_tensors(path: Path) -> Iterator[Any]:
-    """Open a safetensors file. Raises DocmtError if it is missing or damaged."""
+    """Open a safetensors file. Raises DocmtError if it is missing, damaged or no regular file."""
+    check_regular(path)
     try:
         with path.open("rb") as opened:
             if opened.read(len(_LFS_POINTER)) == _LFS_POINTER:
@@ -212,9 +204,7 @@ def build_on_meta(
 class _SkipInitialization(TorchFunctionMode):
     """Mode that skips random initialisation, which on the "meta" device imports half of torch (1 s)."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in (Tensor.normal_, Tensor.uniform_) or getattr(func, "__module__", "") == "torch.nn.init":
             return kwargs["tensor"] if "tensor" in kwargs else args[0]
@@ -350,13 +340,8 @@ def _open_files(directory: Path, names: Sequence[str], pickled: bool) -> Weights
     return Weights(directory, shapes, stored)
 
 
-_GLOBALS = frozenset(
-    [
-        "collections OrderedDict",
-        "torch._utils _rebuild_tensor_v2",
-        *(f"torch {kind}Storage" for kind in ("Float", "Half", "BFloat16", "Long")),
-    ]
-)
+_STORAGES = [f"torch {kind}Storage" for kind in ("Float", "Half", "BFloat16", "Long")]
+_GLOBALS = frozenset(["collections OrderedDict", "torch._utils _rebuild_tensor_v2", *_STORAGES])
 _OPERATION_NAMES = """
     PROTO STOP MARK GLOBAL REDUCE BUILD BINPERSID NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE
     SHORT_BINUNICODE EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS BINPUT

@@ -24,7 +24,7 @@ import stat
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from io import BufferedReader
@@ -180,11 +180,9 @@ def remove_leftovers(path: Path) -> None:
                     leftover.clean_up()
 
 
-@contextmanager
-def lock_directory(path: Path, activity: str, mode: int = 0o666) -> Iterator[None]:
+def lock_directory(path: Path, activity: str, mode: int = 0o666) -> AbstractContextManager[None]:
     """Lock a directory for this process while the block runs. See `lock`."""
-    with lock(path / LOCK_FILE, activity, mode=mode):
-        yield
+    return lock(path / LOCK_FILE, activity, mode=mode)
 
 
 @contextmanager
@@ -340,11 +338,10 @@ def host_id() -> str:
 def is_running(pid: int) -> bool:
     """Return whether a process of this host runs."""
     try:
-        os.kill(pid, 0)
+        with suppress(PermissionError, OverflowError):
+            os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except (PermissionError, OverflowError):
-        return True
     return True
 
 
@@ -451,6 +448,14 @@ def parse_json(data: bytes) -> Any:
         return json.loads(data.decode("utf-8"))
     except RecursionError as error:
         raise ValueError("too many nested brackets") from error
+
+
+def parse_json_or_none(text: str) -> Any:
+    """Return the value of a JSON text, None if it is invalid."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _with_label(path: Path | str, label: str) -> str:

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any, TextIO, cast
 
 from docmt.core.errors import printable
@@ -117,16 +117,13 @@ def standard_streams() -> Iterator[None]:
     to standard output. Standard output ignores a closed pipe and escapes characters outside its encoding (\\u1234).
     Other write errors are raised.
     """
-    saved = sys.stdout, sys.stderr
-    sys.stderr = make_tolerant(sys.stderr)
-    if sys.stdout is not None and not isinstance(sys.stdout, TolerantStream):
+    output = sys.stdout
+    if output is not None and not isinstance(output, TolerantStream):
         with suppress(AttributeError, ValueError):
-            sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        sys.stdout = cast(TextIO, TolerantStream(sys.stdout, BrokenPipeError))
-    try:
+            output.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        output = cast(TextIO, TolerantStream(output, BrokenPipeError))
+    with redirect_stderr(make_tolerant(sys.stderr)), redirect_stdout(output):
         yield
-    finally:
-        sys.stdout, sys.stderr = saved
 
 
 def discard_output(stream: TextIO) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from contextvars import ContextVar
 
 from rich.console import Console
@@ -36,9 +36,7 @@ class Bar:
     def __init__(self, title: str, total: int | None, display: Progress | None, done: int = 0) -> None:
         self.title, self.total, self.done = f"{_PREFIX.get()}{title}", total, done
         self._display, self._initial, self._is_hidden = display, done, _HIDDEN.get()
-        self._task = None
-        if display is not None:
-            self._task = display.add_task(self.title, total=total, completed=done, note="")
+        self._task = None if display is None else display.add_task(self.title, total=total, completed=done, note="")
         self._started = self._printed = time.monotonic()
 
     def advance(self, count: int = 1, note: str = "") -> None:
@@ -52,7 +50,7 @@ class Bar:
                 self._printed = now
                 self._print_line(note)
 
-    def remove(self) -> None:
+    def close(self) -> None:
         """Remove the bar from a display that shows others."""
         if self._display is not None and self._task is not None:
             self._display.remove_task(self._task)
@@ -64,11 +62,8 @@ class Bar:
         if self.total and self._initial < self.done <= self.total:
             seconds_left = elapsed * (self.total - self.done) / (self.done - self._initial)
             remaining = f", {format_time(seconds_left)} left"
-        print(
-            f"{self.title}: {self.done}{total} {note} ({format_time(elapsed)}{remaining})",
-            file=make_tolerant(sys.stderr),
-            flush=True,
-        )
+        line = f"{self.title}: {self.done}{total} {note} ({format_time(elapsed)}{remaining})"
+        print(line, file=make_tolerant(sys.stderr), flush=True)
 
 
 def is_terminal() -> bool:
@@ -103,11 +98,8 @@ def progress(title: str, total: int | None = None, done: int = 0) -> Iterator[Ba
     Output errors (a closed pipe, a lost terminal) are ignored. In a nested block the bar is shown below the outer one.
     """
     if _displays and not _HIDDEN.get():
-        bar = Bar(title, total, _displays[-1], done)
-        try:
+        with closing(Bar(title, total, _displays[-1], done)) as bar:
             yield bar
-        finally:
-            bar.remove()
         return
     console = Console(file=make_tolerant(sys.stderr))
     if is_quiet() or _PLAIN_LINES.get() or _HIDDEN.get() or not console.is_terminal:

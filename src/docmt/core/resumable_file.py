@@ -102,11 +102,9 @@ class ResumableFile:
                 output = file_checksum(self.path)
                 with atomic_path(self.partial) as temporary, temporary.open("wb") as file:
                     self._checksum = 0
-                    for values in (
-                        {**self._header(finished=True), "output": output},
-                        *({"text": "", "note": note} for note in self.notes),
-                    ):
-                        file.write(self._line(values))
+                    file.write(self._line({**self._header(finished=True), "output": output}))
+                    for note in self.notes:
+                        file.write(self._line({"text": "", "note": note}))
             except OSError as error:
                 raise write_error(self.path, error) from error
             self.finished = self._resume = True

@@ -99,10 +99,8 @@ def field_range(settings: type, name: str) -> tuple[float, float]:
     return least, most
 
 
-@cache
-def field_types(settings: type) -> dict[str, Any]:
-    """Return the types of the fields of a dataclass, by name."""
-    return typing.get_type_hints(settings)
+field_types = cache(typing.get_type_hints)
+"""Return the types of the fields of a dataclass, by name."""
 
 
 def check_fields(settings: Any, prefix: str) -> None:
@@ -114,9 +112,8 @@ def check_fields(settings: Any, prefix: str) -> None:
     cls: type = type(settings)
     for setting in fields(settings):
         value, kind = getattr(settings, setting.name), field_types(cls)[setting.name]
-        if typing.get_origin(kind) is Literal or kind in (int, float):
-            check_field(cls, setting.name, value, prefix)
-        elif kind is Path or Path in typing.get_args(kind):
+        check_field(cls, setting.name, value, prefix)
+        if kind is Path or Path in typing.get_args(kind):
             value = convert_or_raise(kind, value, f"{prefix}{setting.name}")
             object.__setattr__(settings, setting.name, value)  # the dataclass is frozen
     for rule in getattr(cls, "option_rules", ()):

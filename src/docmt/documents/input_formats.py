@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from docmt.core.errors import DocmtError
+from docmt.core.files import parse_json_or_none
 from docmt.core.plain_text import BYTE_ORDER_MARK, STANDARD, plain_name, read_lines
 from docmt.core.settings import read_package_yaml
 
@@ -275,10 +276,7 @@ def has_jsonl_name(path: Path | str) -> bool:
 
 def starts_like_jsonl(line: str) -> bool:
     """Return whether the first line of a text is an object with sentences."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
+    record = parse_json_or_none(line)
     return isinstance(record, dict) and any(side in record for side in (*_SIDES, "text"))
 
 

@@ -142,11 +142,8 @@ class ContextGain:
         """Return a table of gains, and the examples."""
         documents = self.overall.documents
         intervals = "" if self.overall.per_sentence.low is None else f"; 95 % intervals over {documents} documents"
-        lines = [
-            f"CXMI: gain in log-probability of the reference from context (nats{intervals})",
-            *_table({"all": self.overall}),
-            *few_documents_notes(documents),
-        ]
+        title = f"CXMI: gain in log-probability of the reference from context (nats{intervals})"
+        lines = [title, *_table({"all": self.overall}), *few_documents_notes(documents)]
         if self.examples:
             lines += ["", "largest gains"]
         for example in self.examples:
@@ -221,16 +218,10 @@ def build_windows(documents: Sequence[ParallelDocument], before: int, seed: int)
                 other = next(others)
             end = min(position, lengths[other])
             context, other_context = slice(position - count, position), slice(end - count, end)
-            source, target = (document.source[position],), (document.target[position],)
-            windows.append(
-                ContextWindow(
-                    number,
-                    document.source[context] + source,
-                    document.target[context] + target,
-                    documents[other].source[other_context] + source,
-                    documents[other].target[other_context] + target,
-                )
-            )
+            lender, source, target = documents[other], (document.source[position],), (document.target[position],)
+            true = document.source[context] + source, document.target[context] + target
+            shuffled = lender.source[other_context] + source, lender.target[other_context] + target
+            windows.append(ContextWindow(number, *true, *shuffled))
     return windows
 
 
@@ -287,8 +278,6 @@ def compare_contexts(
         rows = np.stack([totals, np.ones_like(totals), tokens], axis=1)
         return Gain.from_rows(np.add.reduceat(rows, document_starts, axis=0), significance)
 
-    return ContextComparison(
-        config.replaced_sentences,
-        {name: mean(totals) for name, totals in scores.items()},
-        {f"true - {name}": mean(scores["true"] - totals) for name, totals in scores.items() if name != "true"},
-    )
+    likelihood = {name: mean(totals) for name, totals in scores.items()}
+    gains = {f"true - {name}": mean(scores["true"] - totals) for name, totals in scores.items() if name != "true"}
+    return ContextComparison(config.replaced_sentences, likelihood, gains)

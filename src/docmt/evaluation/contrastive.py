@@ -18,6 +18,7 @@ from itertools import chain, groupby, takewhile
 from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.errors import DocmtError, map_or_error, printable
+from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.settings import check_fields
 from docmt.documents import Document
@@ -165,10 +166,8 @@ class ContrastiveResult:
     @property
     def cells(self) -> dict[str, dict[int | None, AnswerCounts]]:
         """Counts by phenomenon (in suite order) and distance (nearest first, unknown last)."""
-        groups = group_items(self.items)[0]
-        return {
-            name: {distance: self.count(numbers) for distance, numbers in row.items()} for name, row in groups.items()
-        }
+        rows, _ = group_items(self.items)
+        return {name: {distance: self.count(group) for distance, group in row.items()} for name, row in rows.items()}
 
     @property
     def labels(self) -> dict[str, AnswerCounts]:
@@ -181,13 +180,10 @@ class ContrastiveResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return counts and shares as JSON values, with the translations of generative items as `items`."""
-        phenomena = {
-            name: {
-                **self.phenomenon_counts(name).to_json(),
-                "distances": {distance_name(distance): count.to_json() for distance, count in row.items()},
-            }
-            for name, row in self.cells.items()
-        }
+        phenomena = {}
+        for name, row in self.cells.items():
+            distances = {distance_name(distance): count.to_json() for distance, count in row.items()}
+            phenomena[name] = {**self.phenomenon_counts(name).to_json(), "distances": distances}
         labels = {name: count.to_json() for name, count in self.labels.items()}
         result = {**self.overall.to_json(), "phenomena": phenomena, "labels": labels, "answers": self.answers}
         pairs = zip(self.generated, self.answers, strict=False)
@@ -374,17 +370,12 @@ def grade_item(item: SuiteItem, scores: Sequence[float], tie: float = TIE) -> st
 
 def group_items(items: Sequence[SuiteItem]) -> tuple[dict[str, dict[int | None, list[int]]], dict[str, list[int]]]:
     """Return item numbers by phenomenon and distance (nearest first, unknown last), and by label."""
-    cells: dict[str, dict[int | None, list[int]]] = {}
-    labels: dict[str, list[int]] = {}
-    for number, item in enumerate(items):
-        cells.setdefault(item.phenomenon, {}).setdefault(item.distance, []).append(number)
-        if item.label:
-            labels.setdefault(item.label, []).append(number)
-    ordered = {
-        phenomenon: {distance: row[distance] for distance in sorted(row, key=lambda d: math.inf if d is None else d)}
-        for phenomenon, row in cells.items()
-    }
-    return ordered, dict(sorted(labels.items()))
+    cells = {}
+    for phenomenon, numbers in group_pairs((item.phenomenon, number) for number, item in enumerate(items)).items():
+        row = group_pairs((items[number].distance, number) for number in numbers)
+        cells[phenomenon] = dict(sorted(row.items(), key=lambda pair: math.inf if pair[0] is None else pair[0]))
+    labels = group_pairs((item.label, number) for number, item in enumerate(items) if item.label)
+    return cells, dict(sorted(labels.items()))
 
 
 @dataclass(frozen=True)
@@ -511,7 +502,5 @@ def suite_text(rows: Sequence[SuiteRow], systems: Sequence[str], baseline: str =
 def suite_markdown(rows: Sequence[SuiteRow], systems: Sequence[str]) -> str:
     """Return the table as Markdown."""
     lines = markdown_table([[escape_markdown(cell) for cell in line] for line in _table(rows, systems)])
-    return (
-        "\n".join([*lines, "", *(f"- {escape_markdown(note)}" for note in _notes(rows, systems, "the first system"))])
-        + "\n"
-    )
+    notes = [f"- {escape_markdown(note)}" for note in _notes(rows, systems, "the first system")]
+    return "\n".join([*lines, "", *notes]) + "\n"

@@ -31,6 +31,7 @@ from typing import Any, Literal
 import numpy as np
 
 from docmt.core.errors import DocmtError
+from docmt.core.files import parse_json_or_none
 from docmt.core.settings import Excludes, Needs, OptionError, build, check_fields, option, quote, ranged
 from docmt.documents.segmentation import UNSPACED_SCRIPT
 from docmt.evaluation.metric_config import METRIC_NAMES
@@ -223,10 +224,7 @@ def _run_metric(arguments: Sequence[str], text: str, count: int) -> _Answer:
         raise DocmtError(f"the metric {name} exited with status {process.returncode}. Its output is above")
     last = next(filter(str.strip, reversed(process.stdout.decode("utf-8", errors="replace").split("\n"))), "")
     location = f"the last line that the metric {name} prints"
-    try:
-        values = json.loads(last)
-    except (ValueError, RecursionError):
-        values = None
+    values = parse_json_or_none(last)
     if not isinstance(values, dict):
         raise DocmtError(f"{location}, {quote(last)}, is not a JSON object. Print one as in docs/evaluation.md")
     if missing := [key for key in ("name", "signature", "scores") if key not in values]:

@@ -107,15 +107,10 @@ def score_segments(
     for key, value in (("text", text), ("unit", unit)):
         if value is not None:
             signature.update(key, value)
-    return MetricScore(
-        score=float(compute_bleu(sums).score if metric.kind == "bleu" else formula(sums)),
-        signature=signature.format(),
-        name=metric.label,
-        statistics=statistics,
-        documents=np.repeat(np.arange(len(rows[0])), list(map(len, rows[0]))),
-        formula=formula,
-        lower_is_better=metric.kind == "ter",
-    )
+    score = float(compute_bleu(sums).score if metric.kind == "bleu" else formula(sums))
+    documents = np.repeat(np.arange(len(rows[0])), list(map(len, rows[0])))
+    lower_is_better = metric.kind == "ter"
+    return MetricScore(score, signature.format(), metric.label, statistics, documents, formula, lower_is_better)
 
 
 def extract_statistics(
@@ -318,9 +313,8 @@ def evaluate_documents(
         instance_count = format_count(miscounted, "instance")
         undefined = f"in {instance_count} the model generated another number of sentences than the source has"
     texts = [hypotheses, references, *more_references]
-    sides: dict[str, tuple[Sequence[Documents], Ranges | None]] = {
-        "document": (texts, _check_instances(references, instances) if config.unit == "instance" else whole(texts))
-    }
+    units = _check_instances(references, instances) if config.unit == "instance" else whole(texts)
+    sides: dict[str, tuple[Sequence[Documents], Ranges | None]] = {"document": (texts, units)}
     if aligned is not None:
         undefined, merged = None, aligned.merge(find_paragraphs(references))
         sides |= {"sentence": (aligned.pair(*texts[1:]), None), "paragraph": (merged.pair(*texts[1:]), None)}

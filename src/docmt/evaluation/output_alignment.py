@@ -8,7 +8,6 @@ sentences and M sentences of the translation of one document.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from docmt.checking.languages import FUNCTION_WORDS, detect_language, split_words, stem
 from docmt.checking.renderings import TermStatistics
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.documents import ParallelDocument
 from docmt.documents.segmentation import sentence_spans
 
@@ -60,12 +60,9 @@ class AlignmentShares:
     @classmethod
     def count(cls, beads: Iterable[Bead]) -> AlignmentShares:
         """Count the sentences of all documents."""
-        sizes = np.array([(len(one), len(other)) for one, other in beads]).reshape(-1, 2)
-        source, translated = sizes.T
-        counts = (
-            *(source, translated, source[translated == 0], translated[source == 0]),
-            source[(source > 1) & (translated > 0)],
-        )
+        source, translated = np.array([(len(one), len(other)) for one, other in beads]).reshape(-1, 2).T
+        omitted, added, merged = translated == 0, source == 0, (source > 1) & (translated > 0)
+        counts = source, translated, source[omitted], translated[added], source[merged]
         return cls(*(int(each.sum()) for each in counts))
 
     def format(self) -> str:
@@ -198,9 +195,7 @@ class _Aligner:
     @classmethod
     def from_lexicon(cls, pairs: Iterable[tuple[str, str]], languages: tuple[str, str], ratio: float) -> _Aligner:
         """Return an aligner for pairs of stems that translate each other."""
-        lexicon = defaultdict[str, list[str]](list)
-        for one, other in pairs:
-            lexicon[one].append(other)
+        lexicon = group_pairs(pairs)
         source, target = ({stem(word) for word in FUNCTION_WORDS.get(language, ())} for language in languages)
         return cls(lexicon, (lexicon.keys(), set(chain.from_iterable(lexicon.values()))), (source, target), ratio)
 
@@ -208,8 +203,8 @@ class _Aligner:
         """Yield the beads of a document in order."""
         size = len(translated)
         lengths = [np.array([0, *np.cumsum([len(text) for text in side])], float) for side in (source, translated)]
-        evidence, known = self._weigh_words(source, translated)
-        paid = [np.array([0, *np.cumsum(each)], float) for each in known]
+        evidence, word_costs = self._weigh_words(source, translated)
+        summed = [np.array([0, *np.cumsum(each)], float) for each in word_costs]
         added = _COSTS[1, 0] * np.arange(size + 1)
         costs, kinds = np.full((len(source) + 1, size + 1), np.inf), np.zeros((len(source) + 1, size + 1), np.int8)
         costs[0], sizes = added, [(0, 1), *_COSTS]
@@ -221,7 +216,7 @@ class _Aligner:
                 if few:
                     length = lengths[0][row] - lengths[0][row - many]
                     cost = cost + self._compare_lengths(length, lengths[1][few:] - lengths[1][: size + 1 - few])
-                    cost += paid[0][row] - paid[0][row - many] + paid[1][few:] - paid[1][: size + 1 - few]
+                    cost += summed[0][row] - summed[0][row - many] + summed[1][few:] - summed[1][: size + 1 - few]
                     cost -= self._add_evidence(evidence[row - many : row], few)
                 better = cost < costs[row, few:]
                 costs[row, few:][better], kinds[row, few:][better] = cost[better], kind
@@ -263,17 +258,13 @@ class _Aligner:
             for columns in (places[1][other] for other in others if other in places[1]):
                 chance = len(rows) * len(columns) / len(source) / len(translated)
                 evidence[np.ix_(rows, columns)] += min(_MOST_EVIDENCE, max(0.0, -math.log(2 * chance) / 2))
-        for numbers, known, paid in zip(places, self.known, costs, strict=True):
+        for numbers, known, cost in zip(places, self.known, costs, strict=True):
             for word in numbers.keys() & known:
-                paid[numbers[word]] += _LEAST_UNKNOWN  # exact in any order
+                cost[numbers[word]] += _LEAST_UNKNOWN  # exact in any order
         return evidence, costs
 
 
 def _find_words(sentences: Sequence[str], functions: Set[str]) -> dict[str, list[int]]:
     """Return the numbers of the sentences with each stem that is no function word, in order."""
-    places: dict[str, list[int]] = {}
-    for number, text in enumerate(sentences):
-        for word in dict.fromkeys(map(stem, split_words(text))):
-            if word not in functions:
-                places.setdefault(word, []).append(number)
-    return places
+    stems = (dict.fromkeys(map(stem, split_words(text))) for text in sentences)
+    return group_pairs((word, number) for number, words in enumerate(stems) for word in words if word not in functions)

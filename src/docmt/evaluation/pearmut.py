@@ -48,10 +48,10 @@ def build_campaign(
         raise DocmtError(f"a campaign has at most {len(ascii_uppercase)} systems, not {len(systems)}")
     generator, letters = random.Random(seed), list(ascii_uppercase[: len(systems)])
     orders = [dict(zip(letters, generator.sample(list(systems), len(systems)), strict=True)) for _ in documents]
-    shown = [{"document": id, "systems": order} for (id, _), order in zip(documents, orders, strict=True)]
-    key = {"campaign_id": name, "protocol": protocol, "systems": list(systems), "documents": shown}
-    together = [letters] if protocol == "cESA" else [[letter] for letter in letters]
-    tasks = [(number, each) for number in range(len(documents)) for each in together]
+    placements = [{"document": id, "systems": order} for (id, _), order in zip(documents, orders, strict=True)]
+    key = {"campaign_id": name, "protocol": protocol, "systems": list(systems), "documents": placements}
+    screens = [letters] if protocol == "cESA" else [[letter] for letter in letters]
+    tasks = [(number, each) for number in range(len(documents)) for each in screens]
     if protocol == "ESA":
         generator.shuffle(tasks)
     checksum, data = json_checksum(key), []
@@ -60,19 +60,13 @@ def build_campaign(
         targets = {letter: systems[names[letter]][number] for letter in letters}
         if any(len(systems[system][number]) != len(source) for system in systems):
             source, targets = ["\n".join(source)], {letter: ["\n".join(text)] for letter, text in targets.items()}
-        data.append(
-            [
-                {
-                    "item_id": f"{documents[number][0]} {number + 1}.{index + 1} {''.join(letters)}",
-                    "src": _without_tags(sentence),
-                    "tgt": {letter: _without_tags(text[index]) for letter, text in targets.items()},
-                    "key": checksum,
-                    "document": number,
-                    "segment": index,
-                }
-                for index, sentence in enumerate(source)
-            ]
-        )
+        items = []
+        for index, sentence in enumerate(source):
+            id = f"{documents[number][0]} {number + 1}.{index + 1} {''.join(letters)}"
+            target = {letter: _without_tags(text[index]) for letter, text in targets.items()}
+            location = {"key": checksum, "document": number, "segment": index}
+            items.append({"item_id": id, "src": _without_tags(sentence), "tgt": target, **location})
+        data.append(items)
     info = {"assignment": "single-stream", "protocol": protocol, "users": 1, "shuffle": False}
     return {"campaign_id": name, "info": info, "data": data}, {**key, "key": checksum}
 
@@ -145,9 +139,8 @@ def score_answers(paths: Sequence[str], config: SignificanceConfig = Significanc
         for system, name in enumerate(names):
             means = np.mean(list(answers[place][name].values()), axis=0)
             sums[system, :, documents[place[0]]] += np.stack((means, np.ones(len(means))), axis=1)
-    settings = HumanConfig(
-        annotation=key["protocol"], annotators=len(annotators), left_out=len(answers) - len(complete)
-    )
+    left_out = len(answers) - len(complete)
+    settings = HumanConfig(annotation=key["protocol"], annotators=len(annotators), left_out=left_out)
     systems = {
         name: HumanEvaluation(settings, len(documents), len(complete), _build_scores(statistics), 1.0, 1.0)
         for name, statistics in zip(names, sums, strict=True)

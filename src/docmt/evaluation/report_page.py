@@ -105,11 +105,11 @@ def _score_documents(
 ) -> NDArray[np.float64]:
     """Return the d-chrF or d-chrF++ of each document [S, D], which all systems have, whatever is in the tables."""
     config = MetricConfig(names=[METRIC_NAMES[metric]])
-    made = [
+    metrics = [
         each.metrics.get(metric) or evaluate_documents(translations[name], references, config).metrics[metric]
         for name, each in systems.items()
     ]
-    return np.array([score.formula(score.by_document(len(references))) for score in made if score is not None])
+    return np.array([score.formula(score.by_document(len(references))) for score in metrics if score is not None])
 
 
 def _draw_documents(names: Sequence[str], metric: str, scores: NDArray[np.float64], ids: Sequence[str]) -> str:
@@ -183,9 +183,8 @@ def _draw(
         color = f"var(--{number % _COLORS})"
         fill = f'fill="none" stroke="{color}"' if number // _COLORS % 2 else f'fill="{color}" fill-opacity=".7"'
         bar = f'<path stroke="{color}" d="M{across(x)} {up(ends[0])}V{up(ends[1])}"/>' if ends else ""
-        lines.append(
-            f'<g>{bar}<circle cx="{across(x)}" cy="{up(y)}" r="4" {fill}/><title>{escape_text(label)}</title></g>'
-        )
+        circle = f'<circle cx="{across(x)}" cy="{up(y)}" r="4" {fill}/>'
+        lines.append(f"<g>{bar}{circle}<title>{escape_text(label)}</title></g>")
     svg = f'<svg viewBox="0 0 {width} {height}" width="{width}" role="img">{"".join(lines)}</svg>'
     return f"<figure><figcaption>{escape_text(title)}</figcaption>{svg}</figure>"
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations, pairwise
+from itertools import combinations
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.progress import progress
 from docmt.core.settings import check_fields, ranged
@@ -38,10 +39,7 @@ MIN_PRINTED_P_VALUE = 1e-4
 
 BUCKET_STARTS = (1, 2, 3, 4, 7, 13)
 """First sentence position (from 1) of each bucket. A bucket ends before the next one starts."""
-BUCKET_NAMES = (
-    *(f"{start}" if end == start + 1 else f"{start}-{end - 1}" for start, end in pairwise(BUCKET_STARTS)),
-    f"{BUCKET_STARTS[-1]}+",
-)
+BUCKET_NAMES = ("1", "2", "3", "4-6", "7-12", "13+")
 """Bucket names in order of position."""
 _TOLERANCE = 1e-9  # sums of floats in another order differ in the last digits
 _MAX_WEIGHTS = 2**22  # elements of a weight matrix: 32 MiB
@@ -277,22 +275,17 @@ class Comparison:
         """Return the table as text: a header, then one row per system with one column per metric."""
         rows = [["", *(METRIC_NAMES[key] for key in self.outcomes)]]
         for number, (name, evaluation) in enumerate(self.systems.items()):
-            scores = evaluation.metrics
-            cells = [_format_cell(scores[key], outcomes[number]) for key, outcomes in self.outcomes.items()]
+            cells = [_format_cell(evaluation.metrics[key], row[number]) for key, row in self.outcomes.items()]
             rows.append([name, *cells])
         return rows
 
     def notes(self) -> list[str]:
         """Return explanations for a reader of the table, one sentence each."""
         baseline, first = next(iter(self.systems.items()))
-        segments = {key: self.segments(key) for key in self.outcomes}
-        default = next(iter(segments.values()))
-        others: dict[str, list[str]] = {}
-        for key, text in segments.items():
-            others.setdefault(text, []).append(METRIC_NAMES[key])
-        del others[default]
-        exceptions = [f"{', '.join(names)}: {text}" for text, names in others.items()]
-        resampled = f"{default} ({'; '.join(exceptions)})" if exceptions else default
+        groups = group_pairs((self.segments(key), METRIC_NAMES[key]) for key in self.outcomes)
+        default, *others = groups
+        exceptions = "; ".join(f"{', '.join(groups[text])}: {text}" for text in others)
+        resampled = f"{default} ({exceptions})" if others else default
         notes = [
             f"±: half of the 95 % bootstrap confidence interval over {resampled}; p and * "
             f"(p < {SIGNIFICANCE_LEVEL}): against {baseline}, {TEST_NAMES[self.config.test]}; "
@@ -310,9 +303,8 @@ class Comparison:
         for kind in ("document", "sentence"):
             keys = [key for key in self.outcomes if _segment_kind(key, self.config) == kind]
             if keys := [key for key in keys if self.counts[key] < MIN_DOCUMENTS]:
-                metrics = (
-                    f" of {' and '.join(METRIC_NAMES[key] for key in keys)}" if len(keys) < len(self.outcomes) else ""
-                )
+                names = " and ".join(METRIC_NAMES[key] for key in keys)
+                metrics = f" of {names}" if len(keys) < len(self.outcomes) else ""
                 yield f"with fewer than {MIN_DOCUMENTS} {kind}s no difference{metrics} can be significant: add {kind}s"
 
     def segments(self, metric: str) -> str:
@@ -323,10 +315,8 @@ class Comparison:
         """Return the signature of each metric, with those of systems that have another one, as after an alignment."""
         signatures = {}
         for key in self.outcomes:
-            names: dict[str, list[str]] = {}
-            for name, evaluation in self.systems.items():
-                if score := evaluation.metrics[key]:
-                    names.setdefault(score.signature, []).append(name)
+            scores = {name: evaluation.metrics[key] for name, evaluation in self.systems.items()}
+            names = group_pairs((score.signature, name) for name, score in scores.items() if score)
             first, *others = names or ["not defined"]
             signatures[key] = "; ".join([first, *(f"{', '.join(names[other])}: {other}" for other in others)])
         return signatures
@@ -479,9 +469,8 @@ class PositionScores:
             heads = [(name, f"{bucket.sentences:,}")]
             for key in next(iter(bucket.systems.values())):
                 head, count = heads.pop() if heads else ("", "")
-                rows.append(
-                    [head, METRIC_NAMES[key], count, *(cell[key].format(2) for cell in bucket.systems.values())]
-                )
+                cells = (scores[key].format(2) for scores in bucket.systems.values())
+                rows.append([head, METRIC_NAMES[key], count, *cells])
         documents = {name: bucket.documents for name, bucket in self.buckets.items()}
         return "\n".join([*align_columns(rows), *few_documents_notes(max(documents.values()), documents)])
 

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from docmt.checking.languages import FUNCTION_WORDS, detect_language, tokenize
 from docmt.checking.renderings import RepeatedPhrase, find_renderings, find_repeated_phrases, link_by_counts
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.documents.words import Span
 from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES, TERM_METRICS, MetricConfig
 from docmt.evaluation.metrics import Evaluation, MetricScore, Scores, Statistics, evaluate_documents
@@ -74,13 +75,13 @@ def score_terms(
     wanted = [[Counter(term for term in terms if term.targets) for terms in document] for document in found]
     if not any(map(any, wanted)):
         raise DocmtError("no term of the glossary stands in the source: is it for the other direction?")
-    made, ceiling = (_count_terms(matcher, wanted, side) for side in (translations, references))
+    system_rows, reference_rows = (_count_terms(matcher, wanted, side) for side in (translations, references))
     sentences = np.repeat(np.arange(len(translations)), list(map(len, translations)))
     scores, forms = dict[str, MetricScore | None](), "simplemma" if matcher.target.has_table else "endings"
     for key in TERM_METRICS:
-        details = "" if key == "repeated" else f"|asked:{made[key][:, 0].sum()}|forms:{forms}"
+        details = "" if key == "repeated" else f"|asked:{system_rows[key][:, 0].sum()}|forms:{forms}"
         documents = np.arange(len(translations)) if key == "consistency" else sentences
-        scores[key] = score_share(key, made[key], ceiling[key], documents, details)
+        scores[key] = score_share(key, system_rows[key], reference_rows[key], documents, details)
     return scores
 
 
@@ -89,9 +90,9 @@ def _count_terms(
 ) -> dict[str, Statistics]:
     """Return statistics, [G, 2] or for consistency [D, 2]: of how many, and how many."""
     rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for asked, document in zip(wanted, translations, strict=True):
+    for term_counts, document in zip(wanted, translations, strict=True):
         renderings: dict[Term, Counter[int]] = defaultdict(Counter)
-        for terms, text in zip(asked, document, strict=True):
+        for terms, text in zip(term_counts, document, strict=True):
             for key, (most, exact) in _TIERS.items():
                 met = match_terms(terms, _find_terms(matcher, terms, text, most, exact)) if terms else []
                 rows[key].append((sum(terms.values()), len(met)))
@@ -99,7 +100,7 @@ def _count_terms(
                 renderings[term][number] += 1
             words = re.findall(r"\w+", text.lower())
             rows["repeated"].append((len(words), sum(a == b for a, b in pairwise(words))))
-        repeated = {term: count for term, count in sum(map(Counter, asked), Counter[Term]()).items() if count > 1}
+        repeated = {term: count for term, count in sum(map(Counter, term_counts), Counter[Term]()).items() if count > 1}
         same = sum(max(renderings[term].values(), default=0) for term in repeated)
         rows["consistency"].append((sum(repeated.values()), same))
     return {key: np.array(each) for key, each in rows.items()}
@@ -121,10 +122,7 @@ _TIERS = {"terms_base": (1, True), "terms_listed": (None, True), "terms": (None,
 
 def match_terms(wanted: Wanted, tier: Tier) -> list[tuple[Term, int]]:
     """Return which translations meet terms: as many occurrences as can be met by spans that do not overlap."""
-    starts: dict[int, list[tuple[int, tuple[Term, int]]]] = defaultdict(list)
-    for key, spans in tier.items():
-        for start, end in spans:
-            starts[start].append((end, key))
+    starts = group_pairs((start, (end, key)) for key, spans in tier.items() for start, end in spans)
     numbers = {term: number for number, term in enumerate(wanted)}
     counts, last = tuple(wanted.values()), max((end for each in starts.values() for end, _ in each), default=0)
     # For each set of met terms that ends before a character, one way to meet it.
@@ -132,7 +130,7 @@ def match_terms(wanted: Wanted, tier: Tier) -> list[tuple[Term, int]]:
     states[0][(0,) * len(counts)] = ()
     for position in range(last):
         for met, way in sorted(states[position].items(), key=lambda each: -sum(each[0]))[:_MOST_STATES]:
-            for end, key in starts[position]:
+            for end, key in starts.get(position, ()):
                 number = numbers[key[0]]
                 if met[number] < counts[number]:
                     more = (*met[:number], met[number] + 1, *met[number + 1 :])
@@ -150,10 +148,10 @@ def score_consistency(
     translations, references: with the numbers of sentences of the sources. languages: codes; empty ones are detected.
     The signatures have the same score of the references, and the number of occurrences that are counted there.
     """
-    made, ceiling = (_count_uses(sources, side, languages) for side in (translations, references))
+    system_rows, reference_rows = (_count_uses(sources, side, languages) for side in (translations, references))
     return {
         key: score_share(key, rows, best, np.arange(len(rows)), f"|counted:{best[:, 0].sum()}")
-        for key, rows, best in zip(CONSISTENCY_METRICS, made, ceiling, strict=True)
+        for key, rows, best in zip(CONSISTENCY_METRICS, system_rows, reference_rows, strict=True)
     }
 
 

@@ -177,18 +177,18 @@ def swap_contexts(items: Sequence[SuiteItem], seed: int) -> list[SuiteItem | Non
 def _borrow_context(item: SuiteItem, donors: Iterable[SuiteItem]) -> SuiteItem | None:
     """Return the tested sentence of an item in the context of the first donors, or None if they are too short."""
     tested, count = item.sentence, len(item.source)
-    own = remove_sentence(item.source, tested)
+    true_context = remove_sentence(item.source, tested)
     pairs = list[tuple[str, ...]]()  # source and target
     place = 0  # of the tested sentence among them
     for donor in donors:
-        theirs = list(zip(donor.source, *donor.candidates[donor.correct :][:1], strict=True))
-        before = [*theirs[: donor.sentence], *pairs[:place]][-tested:] if tested else []
-        after = [*pairs[place:], *theirs[donor.sentence + 1 :]][: count - tested - 1]
+        lent = list(zip(donor.source, *donor.candidates[donor.correct :][:1], strict=True))
+        before = [*lent[: donor.sentence], *pairs[:place]][-tested:] if tested else []
+        after = [*pairs[place:], *lent[donor.sentence + 1 :]][: count - tested - 1]
         sources = tuple(pair[0] for pair in (*before, *after))
-        if sources == own:
+        if sources == true_context:
             continue
         pairs, place = [*before, *after], len(before)
-        if len(pairs) == len(own):
+        if len(pairs) == len(true_context):
             targets = tuple(pair[-1] for pair in pairs)
             candidates = tuple(_insert(each[tested], targets, tested) for each in item.candidates)
             return replace(item, source=_insert(item.source[tested], sources, tested), candidates=candidates)
@@ -247,11 +247,8 @@ def compare_marked(
 
     Scores of an item that differ by less than TIE from the true condition count as equal to it.
     """
-    numbers = [
-        number
-        for number, values in enumerate(zip(*scores.values(), strict=True))
-        if all(value is not None and isfinite(value.score) for value in values)
-    ]
+    by_item = enumerate(zip(*scores.values(), strict=True))
+    numbers = [number for number, values in by_item if all(value and isfinite(value.score) for value in values)]
     if not numbers:
         return None
     keys = [items[number].document or number for number in numbers]  # without a name: a document of its own

@@ -7,7 +7,6 @@ ContraPro, the consistency sets and DiscEvalMT follow the documentation of their
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from docmt.core.errors import DocmtError
+from docmt.core.files import parse_json_or_none
 from docmt.core.plain_text import plain_name, read_lines
 from docmt.documents.input_formats import LONE_SURROGATE
 from docmt.formats.language_codes import is_same_language
@@ -205,9 +205,7 @@ def parse_consistency(record: Record, location: str, path: Path) -> Question:
     """
     variants = check_list(record.get("dst"), location, "`dst`", "variants", least="variants")
     source = _split_sentences(record.get("src"), location, "src")
-    candidates = [
-        _split_sentences(variant, location, f"variant {number}") for number, variant in enumerate(variants, 1)
-    ]
+    candidates = [_split_sentences(value, location, f"variant {number}") for number, value in enumerate(variants, 1)]
     phenomenon = next((name for name in CONSISTENCY if name in path.name), path.stem)
     correct = get_index(record, "true_ind", len(variants), location)
     return Question(source, candidates, correct, len(source) - 1, phenomenon=phenomenon)
@@ -246,10 +244,8 @@ def parse_discevalmt(record: Record, location: str, path: Path) -> Question:
     if not isinstance(target, dict):
         raise DocmtError(f"{location}: `trg` must be an object with a correct and an incorrect translation")
     right = next((target[name] for name in ("correct", "semi-correct") if name in target), None)
-    candidates = [
-        check_sentences(right, location, "correct"),
-        check_sentences(target.get("incorrect"), location, "incorrect"),
-    ]
+    answers = {"correct": right, "incorrect": target.get("incorrect")}
+    candidates = [check_sentences(sentences, location, name) for name, sentences in answers.items()]
     source = check_sentences(record.get("src"), location, "src")
     names = {"label": "type", "phenomenon": path.stem.split(".")[0]}
     return Question(source, candidates, 0, len(source) - 1, **names, default_distance=1)
@@ -343,27 +339,18 @@ def _unknown_format(location: str) -> DocmtError:
 def _read_records(path: Path) -> Iterator[tuple[Record, str]]:
     """Yield the objects of a file with their locations, from JSON Lines, one list, or nested blocks."""
     lines = [(number, line) for number, line in read_lines(path) if line.strip()]
-    first = _parse_json(lines[0][1]) if lines else None
+    first = parse_json_or_none(lines[0][1]) if lines else None
     is_item = isinstance(first, dict) and _find_format(first) is not None
-    if not is_item and (content := _parse_json("".join(line for _, line in lines))) is not None:
+    if not is_item and (content := parse_json_or_none("".join(line for _, line in lines))) is not None:
         for number, record in enumerate(_nested_records(content, {}, str(path)), 1):
             yield record, f"{path}, item {number}"
         return
     for number, line in lines:
-        location, record = f"{path}, line {number}", _parse_json(line)
-        if record is None:
-            raise DocmtError(f"{location}: not valid JSON. A test set has one JSON object a line")
+        location, record = f"{path}, line {number}", parse_json_or_none(line)
         if not isinstance(record, dict):
-            raise DocmtError(f"{location}: not a JSON object. A test set has one JSON object a line")
+            problem = "not valid JSON" if record is None else "not a JSON object"
+            raise DocmtError(f"{location}: {problem}. A test set has one JSON object a line")
         yield record, location
-
-
-def _parse_json(text: str) -> Any:
-    """Return the value of a JSON text, None if it is invalid."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _nested_records(value: object, shared: Mapping[str, object], location: str, depth: int = 0) -> Iterator[Record]:

@@ -153,10 +153,8 @@ def read_experiment(name: str) -> Experiment:
 
 def _read_file(path: Path) -> Experiment:
     values = _check_mapping(read_yaml(path), str(path))
-    variants = {
-        name: _parse_variant(name, variant, path)
-        for name, variant in _check_mapping(values.get("variants"), f"{path}: variants").items()
-    }
+    rows = _check_mapping(values.get("variants"), f"{path}: variants").items()
+    variants = {name: _parse_variant(name, variant, path) for name, variant in rows}
     axes = values.get("axes", [{"name": "", "points": {"": {}}}])
     if not isinstance(axes, list):
         raise DocmtError(f"{path}: axes is not a list. Begin each axis with `- name: ...`.")
@@ -181,10 +179,8 @@ def _parse_axis(values: Any, path: Path) -> Axis:
         if not at_scale:
             raise DocmtError(f"{location} has no points at scale {scale}. Add `{scale}` or `points`.")
         points[scale] = {name: _check_mapping(settings, f"{location}: {name}") for name, settings in at_scale.items()}
-    published = {
-        point: _parse_numbers(row, f"{location}: published: {point}")
-        for point, row in _check_mapping(values.get("published", {}), f"{location}: published").items()
-    }
+    rows = _check_mapping(values.get("published", {}), f"{location}: published").items()
+    published = {point: _parse_numbers(row, f"{location}: published: {point}") for point, row in rows}
     return build(Axis, {**values, "points": points, "published": published}, location)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from docmt.analysis import Point, draw_curves, draw_points, read_curves
 from docmt.core.files import write_text
+from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import escape_markdown, markdown_table
 from docmt.evaluation import PROTOCOLS
 from docmt.experiments.runs import (
@@ -165,9 +166,7 @@ def write_figure(plan: ExperimentPlan, evaluation: EvaluationConfig) -> Path:
     panels: dict[str, dict[str, list[Point]]] = {}
     rows = collect_rows(plan, evaluation, {})
     if evaluation.suite is not None:
-        chances: dict[str, list[float]] = {}
-        for item in evaluation.suite.items:
-            chances.setdefault(item.phenomenon or _UNNAMED, []).append(100 * item.chance)
+        chances = group_pairs((item.phenomenon or _UNNAMED, 100 * item.chance) for item in evaluation.suite.items)
         for row in rows:
             line = " ".join(filter(None, (row["variant"], row["axis"], row["point"])))
             for name, score in row["measures"].items():

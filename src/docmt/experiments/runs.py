@@ -30,6 +30,7 @@ from docmt.checkpoint.model_names import find_named_model
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.files import json_checksum, lock_directory, make_directory, read_json, stored_checksums, write_text
+from docmt.core.grouping import group_pairs
 from docmt.core.progress import progress
 from docmt.core.settings import flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
@@ -104,10 +105,7 @@ class ExperimentPlan:
 
     def group_skipped(self) -> dict[str, list[str]]:
         """Return the reasons why variants are skipped, each with its variants."""
-        groups: dict[str, list[str]] = {}
-        for variant, reason in self.skipped.items():
-            groups.setdefault(reason, []).append(variant)
-        return groups
+        return group_pairs((reason, variant) for variant, reason in self.skipped.items())
 
     def output_path(self, context: ContextConfig, suffix: str) -> Path:
         """Return the path of a table or figure. Its name has the options of `context` that are not defaults."""
@@ -240,12 +238,9 @@ def _identify_training(plan: ExperimentPlan, config: TrainConfig, store: Prepare
     """
     values, defaults = flatten(config.to_dict()), flatten(TrainConfig(store=Path(), run=Path()).to_dict())
     drafts = config.model.system_options.context_spec().drafts
+    changed = {name: value for name, value in values.items() if value != defaults.get(name)}
     facts = {
-        "settings": {
-            name: value
-            for name, value in values.items()
-            if value != defaults.get(name) and not is_selected(name, _IRRELEVANT_SETTINGS)
-        },
+        "settings": {name: value for name, value in changed.items() if not is_selected(name, _IRRELEVANT_SETTINGS)},
         "starts": [_identify_start(plan, getattr(config, setting)) for setting in _START_SETTINGS],
         "data": {
             name: {file: checksum for file, checksum in split.crc32.items() if drafts or "draft" not in file}
@@ -434,9 +429,8 @@ def _train_on_devices(config: TrainConfig, resume: bool) -> bool:
         if resume:
             arguments = ["--resume", str(config.run), "--store", str(config.store), "--device", config.device]
         # A new session, so that Ctrl-C reaches the process only through terminate() below.
-        process = subprocess.Popen(
-            [sys.executable, "-m", "docmt", "train", *arguments], stdout=subprocess.DEVNULL, start_new_session=True
-        )
+        command = [sys.executable, "-m", "docmt", "train", *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
         while (status := process.poll()) is None:
             time.sleep(0.2)
             if stop_request.is_set():
@@ -503,11 +497,8 @@ def _score_test(
         instances = cut_dbleu_units(model.config, test.source.lengths, test.target.lengths, test.document_offsets)
     units = group_by_unit(sources, instances)
     drafts, specials = translator.draft_documents(units), tokenizer.specials
-    with (
-        precision_context(model, config.compute_dtype),
-        progress("translating (sentences)", len(test.source.lengths)) as bar,
-    ):
-        search, context = translator.search, translator.context
+    search, context, count = translator.search, translator.context, len(test.source.lengths)
+    with precision_context(model, config.compute_dtype), progress("translating (sentences)", count) as bar:
         translated = translate_documents(
             model, units, specials, search, context=context, on_sentences=bar.advance, drafts=drafts
         )

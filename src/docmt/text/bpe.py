@@ -16,6 +16,7 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import parse_json, read_bytes
+from docmt.core.grouping import group_pairs
 from docmt.text.tokenizer import (
     SIDES,
     Languages,
@@ -110,12 +111,9 @@ def is_panic(error: BaseException) -> bool:
 def _untrained_tokenizer() -> Any:
     """Build the pipeline without merges: split into pieces, map to bytes, and decode."""
     library: Any = tokenizers.Tokenizer(models.BPE())
-    library.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PIECES), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    split = pre_tokenizers.Split(Regex(PIECES), behavior="isolated")
+    to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    library.pre_tokenizer = pre_tokenizers.Sequence([split, to_bytes])
     library.decoder = decoders.ByteLevel()
     return library
 
@@ -218,9 +216,8 @@ def _learn_merges(words: Counter[str], vocabulary_size: int) -> Any:
     if len(units) + SpecialTokens.count < vocabulary_size:
         raise too_large_error(vocabulary_size, len(units) + SpecialTokens.count)
     merges = [tuple(merge) for merge in learned["merges"]]
-    return _build_pipeline(
-        models.BPE(vocab={unit: id for id, unit in enumerate(units)}, merges=merges, byte_fallback=True)
-    )
+    vocabulary = {unit: id for id, unit in enumerate(units)}
+    return _build_pipeline(models.BPE(vocab=vocabulary, merges=merges, byte_fallback=True))
 
 
 def _build_pipeline(model: Any) -> Any:
@@ -296,10 +293,8 @@ class Moses:
         return self._detokenizer.detokenize(tokens)
 
 
-@cache
-def moses(code: str) -> Moses:
-    """Return the cached `Moses` of a language."""
-    return Moses(code)
+moses = cache(Moses)
+"""Return the cached `Moses` of a language."""
 
 
 def _patch_scripts(tokenizer: Any, detokenizer: Any) -> None:
@@ -334,15 +329,13 @@ class CaseCounter:
 
     def add(self, tokens: Sequence[str]) -> None:
         """Count the tokens of one sentence."""
-        self.words.update(zip(tokens, _mark_sentence_starts(tokens), strict=True))
+        self.words.update(_mark_sentence_starts(tokens))
         self._inner_forms.update(_inner_words(tokens))
 
     def build_truecaser(self) -> Truecaser:
         """Build the truecaser of the sentences counted so far."""
-        forms: dict[str, list[str]] = {}
-        for token, _ in self._inner_forms.most_common():  # equal counts: first seen first
-            forms.setdefault(token.lower(), []).append(token)
-        return Truecaser(forms.values())
+        by_count = (token for token, _ in self._inner_forms.most_common())  # equal counts: first seen first
+        return Truecaser(group_pairs((token.lower(), token) for token in by_count).values())
 
 
 class Truecaser:
@@ -369,18 +362,12 @@ class Truecaser:
 
     def truecase(self, tokens: Sequence[str]) -> list[str]:
         """Return the tokens of one sentence in their true case."""
-        return [
-            self.truecase_token(token, begins)
-            for token, begins in zip(tokens, _mark_sentence_starts(tokens), strict=True)
-        ]
+        return [self.truecase_token(token, begins) for token, begins in _mark_sentence_starts(tokens)]
 
 
 def detruecase(tokens: Sequence[str]) -> list[str]:
     """Return the tokens of one sentence with a capital at each sentence start in it (detruecase.perl)."""
-    return [
-        _capitalize(token) if begins else token
-        for token, begins in zip(tokens, _mark_sentence_starts(tokens), strict=True)
-    ]
+    return [_capitalize(token) if begins else token for token, begins in _mark_sentence_starts(tokens)]
 
 
 def _capitalize(token: str) -> str:
@@ -389,11 +376,11 @@ def _capitalize(token: str) -> str:
     return first + token[1:] if len(first) == 1 else token
 
 
-def _mark_sentence_starts(tokens: Sequence[str]) -> Iterator[bool]:
-    """Yield for each token whether a word at this position begins a sentence."""
+def _mark_sentence_starts(tokens: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Yield each token, and whether a word at this position begins a sentence."""
     begins = True
     for token in tokens:
-        yield begins
+        yield token, begins
         if token in SENTENCE_END:
             begins = True
         elif token not in OPENING:

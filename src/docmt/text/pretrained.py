@@ -249,10 +249,9 @@ class Vocabulary:
 
     def select(self, order: Sequence[int]) -> Vocabulary:
         """Return the vocabulary with only these ids, in this order."""
+        symbols = tuple(self.symbols[token] for token in order)
         marks = frozenset(number for number, token in enumerate(order) if token in self.marks)
-        return Vocabulary(
-            tuple(self.symbols[token] for token in order), marks, tuple(self.rows[token] for token in order)
-        )
+        return Vocabulary(symbols, marks, tuple(self.rows[token] for token in order))
 
     def with_last_symbols(self, ends: Sequence[str]) -> Vocabulary:
         """Return the vocabulary with these symbols as its last two ids, <eod> and <mask>.
@@ -296,15 +295,9 @@ class PretrainedTokenizer(Tokenizer):
         self.subword_models = dict(subword_models)
         self.clean_up = clean_up
         self._language_marks = dict(language_marks)
-        self._ids = {
-            side: {symbol: token for token, symbol in enumerate(vocabulary.symbols) if symbol is not None}
-            for side, vocabulary in vocabularies.items()
-        }
         self.word_count = len(self.vocabularies["target"].symbols) - SpecialTokens.count
         self.shares_vocabulary = self.vocabularies["source"] == self.vocabularies["target"]
-        self.sides_alike = (
-            self.shares_vocabulary and self.subword_models["source"].data == self.subword_models["target"].data
-        )
+        self.sides_alike = self.shares_vocabulary and subword_models["source"].data == subword_models["target"].data
 
     @property
     def source_vocabulary_size(self) -> int:
@@ -316,13 +309,12 @@ class PretrainedTokenizer(Tokenizer):
 
     def find_id(self, symbol: str, side: Side) -> int | None:
         """Return the id of a symbol or mark such as "de_DE", or None if the side lacks it."""
-        return self._ids[side].get(symbol)
+        symbols = self.vocabularies[side].symbols
+        return symbols.index(symbol) if symbol in symbols else None
 
     def with_last_symbols(self, eod: str, mask: str) -> PretrainedTokenizer:
         """Return the tokenizer with these symbols as <eod> and <mask>. Raises ValueError for a missing symbol."""
-        vocabularies = {
-            side: vocabulary.with_last_symbols((eod, mask)) for side, vocabulary in self.vocabularies.items()
-        }
+        vocabularies = {side: self.vocabularies[side].with_last_symbols((eod, mask)) for side in SIDES}
         models = {
             side: type(model)(model.data, vocabularies[side].word_ids()) for side, model in self.subword_models.items()
         }

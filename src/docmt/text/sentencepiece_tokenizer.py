@@ -54,11 +54,11 @@ class SentencePieceTokenizer(Tokenizer):
         library.LoadFromSerializedProto(model)
         size = library.get_piece_size()
         library.id_to_piece(list(range(size)))  # raises UnicodeDecodeError now instead of at some later sentence
-        self._pieces = [
-            piece
-            for piece in range(size)
-            if not (library.is_control(piece) or library.is_unknown(piece) or library.is_unused(piece))
-        ]
+
+        def has_id(piece: int) -> bool:
+            return not (library.is_control(piece) or library.is_unknown(piece) or library.is_unused(piece))
+
+        self._pieces = list(filter(has_id, range(size)))
         self.word_count = len(self._pieces)
         self._ids = [SpecialTokens.unk] * size
         for word, piece in enumerate(self._pieces):

@@ -205,14 +205,13 @@ def too_small_error(vocabulary_size: int, smallest: int) -> DocmtError:
 def check_text(sentences: Sequence[str]) -> None:
     """Raise DocmtError if a sentence holds lone surrogates, which have no UTF-8 form."""
     for sentence in sentences:
-        if not sentence.isascii():
-            try:
-                sentence.encode("utf-8")
-            except UnicodeEncodeError as error:
-                raise DocmtError(
-                    f"the sentence {sentence[:60]!r} holds a lone surrogate ({sentence[error.start]!r}), which "
-                    "is not Unicode text. Remove it or read the file with its right encoding"
-                ) from error
+        try:
+            sentence.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise DocmtError(
+                f"the sentence {sentence[:60]!r} holds a lone surrogate ({sentence[error.start]!r}), which "
+                "is not Unicode text. Remove it or read the file with its right encoding"
+            ) from error
 
 
 def check_sentences(sentences: Sentences) -> Iterator[str]:
