@@ -253,6 +253,8 @@ class TermOpenings:
         is_direct = bool(article) and article == self._articles.cut_adjective(article)
         if not is_direct and self._matcher.source.may_be_verb_before(asked.words[0], source[asked.span[1] :]):
             return True
+        if not is_direct and self._matcher.source.is_plural(asked.words) and not forms.is_plural([word]):
+            return forms.may_be_verb(word)  # the shop offers: le magasin offre
         is_infinitive = word.casefold() == forms.lemma(word)  # which may be a noun, but not after a preposition
         is_noun = (bool(article) and not _NO_ARTICLE.match(article)) if is_infinitive else is_direct
         return not is_noun and forms.is_verb(word)

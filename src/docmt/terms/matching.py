@@ -155,8 +155,9 @@ class TermMatcher:
                 span = spans[number][0], spans[number + size - 1][1]
                 written = sentence[slice(*span)] if term.keep else ""
                 written = "" if written in (*term.targets, *term.forbidden) else written
-                around = sentence[: span[0]], sentence[span[1] :]
-                is_verb = size == 1 and self.source.is_verb_between(words[number], *around)
+                word, around = words[number], (sentence[: span[0]], sentence[span[1] :])
+                is_past = self.source.is_past(word) and word.casefold() != term.source.casefold()
+                is_verb = size == 1 and (is_past or self.source.is_verb_between(word, *around))
                 named = tuple(words[number : number + size])
                 occurrences.append(Occurrence(term, span, named, mode, is_verb, written))
         return sorted(occurrences, key=lambda each: each.span)

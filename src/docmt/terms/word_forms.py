@@ -173,11 +173,15 @@ class WordForms:
 
     def is_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb and of nothing else, but for infinitives: *pouvoir* may be both."""
+        unclear = _VERBS[self.language][2] if self.tells_verbs else ""
+        return self.may_be_verb(word) and (word.casefold() == self.lemma(word) or not re.search(unclear, word))
+
+    def may_be_verb(self, word: str) -> bool:
+        """Return whether a word is a form of a verb for the table; it may be one of a noun as well: *votes*."""
         if not self.tells_verbs or not self.is_known(word):
             return False
-        (fewest, ending, unclear), lemma = _VERBS[self.language], self.lemma(word)
-        is_clear = word.casefold() == lemma or not re.search(unclear, word)
-        return is_clear and bool(re.search(ending, lemma)) and len(self._by_lemma.get(lemma, ())) >= fewest
+        (fewest, ending, _), lemma = _VERBS[self.language], self.lemma(word)
+        return bool(re.search(ending, lemma)) and len(self._by_lemma.get(lemma, ())) >= fewest
 
     @property
     def tells_verbs(self) -> bool:
@@ -189,6 +193,11 @@ class WordForms:
         start = before[-_BEFORE:]
         is_expected = _BEFORE_VERBS.search(start) or (_TO.search(start) and _OBJECT.match(after))
         return self.language == "en" and bool(is_expected) and self._can_be_verb(word)
+
+    def is_past(self, word: str) -> bool:
+        """Return whether an English word is the past of a verb: *reported*, not *need*."""
+        folded = word.casefold()
+        return self.language == "en" and folded.endswith("ed") and self.lemma(word) != folded
 
     def may_be_verb_before(self, word: str, after: str) -> bool:
         """Return whether an English word may be a verb in a sentence because of what follows: *reports the loss*."""
