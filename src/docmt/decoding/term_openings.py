@@ -242,12 +242,8 @@ class TermOpenings:
     def is_verb(self, place: Place, source: str) -> bool:
         """Return whether a verb stands for a term, none of whose translations is one."""
         asked, forms = place.occurrence, self._matcher.target
-        if asked is None or len(asked.words) != 1 or not forms.tells_verbs:
+        if asked is None or place.number is None or len(asked.words) != 1 or not self._matcher.has_no_verb(asked.term):
             return False
-        if any(forms.is_verb(text[slice(*span)]) for text in asked.targets for span in find_words(text)[:1]):
-            return False
-        if asked.is_verb or place.number is None:
-            return asked.is_verb
         word = place.replaced[place.noun - place.start :]
         article = self._articles.find(place.target[: place.noun])
         is_direct = bool(article) and article == self._articles.cut_adjective(article)

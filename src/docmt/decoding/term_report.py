@@ -26,7 +26,7 @@ def make_rows(document: str, number: int, source: str, target: str, uses: Iterab
             *(use.status, loss, use.replaced, use.dropped, source, target),
         ]
         for use in uses
-        for loss in ["" if use.status == "lost" else round(use.loss, 2)]
+        for loss in ["" if use.status == "lost" or (use.status == "refused" and not use.loss) else round(use.loss, 2)]
     ]
 
 

@@ -85,11 +85,13 @@ class Case:
 
     @property
     def missing(self) -> list[int]:
-        """Occurrences without a match that can still be searched."""
+        """Occurrences without a match that can still be searched. Verbs stay."""
+        if self.searches >= _MOST_TERMS:
+            return []
         return [
             number
             for number, (occurrence, match) in enumerate(zip(self.occurrences, self.matches, strict=True))
-            if match is None and number not in self.searched and occurrence.targets and self.searches < _MOST_TERMS
+            if match is None and number not in self.searched and occurrence.targets and not occurrence.is_verb
         ]
 
 

@@ -33,7 +33,7 @@ class Occurrence(NamedTuple):
     mode: TermMode = "prefer"
     """of the matcher whose term it is"""
     is_verb: bool = False
-    """whether what stands before or after it shows that it is a verb"""
+    """whether it is a verb, and no translation is one"""
     written: str = ""
     """how the sentence writes a name that is kept, if it is another form: Northgates of Northgate"""
 
@@ -157,10 +157,16 @@ class TermMatcher:
                 written = "" if written in (*term.targets, *term.forbidden) else written
                 word, around = words[number], (sentence[: span[0]], sentence[span[1] :])
                 is_past = self.source.is_past(word) and word.casefold() != term.source.casefold()
-                is_verb = size == 1 and (is_past or self.source.is_verb_between(word, *around))
+                may_be_verb = size == 1 and (is_past or self.source.is_verb_between(word, *around))
+                is_verb = may_be_verb and not term.keep and self.has_no_verb(term)
                 named = tuple(words[number : number + size])
                 occurrences.append(Occurrence(term, span, named, mode, is_verb, written))
         return sorted(occurrences, key=lambda each: each.span)
+
+    def has_no_verb(self, term: Term) -> bool:
+        """Return whether no translation of a term is a verb or begins with one, as far as that is known."""
+        first_words = (text[slice(*span)] for text in term.targets for span in find_words(text)[:1])
+        return self.target.tells_verbs and not any(map(self.target.is_verb, first_words))
 
     def _is_term(self, words: Sequence[str], phrase: _Phrase, term: Term) -> bool:
         """Return whether words of a sentence are those of a term, each in any form."""
