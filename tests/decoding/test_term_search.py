@@ -405,3 +405,8 @@ def test_a_sentence_whose_numbers_were_repaired_has_its_terms(translator):
     text = "Article 937883, 58, 8777 and 3107 of the report, pages 855422 to 9758."
     made = use(translator, {"report": "bilan"}, "require").translate(docmt.Document.from_sentences([text]))
     assert "bilan" in str(made) and all(number in str(made) for number in ("937883", "8777", "855422", "9758"))
+
+
+def test_an_article_that_the_old_noun_begins_with_is_no_piece_of_it(translator):
+    made = use(translator, {"letter": "courrier"}).translate(docmt.Document.from_sentences(["The letter is here."]))
+    assert made.sentences[0].target.startswith("Le courrier")

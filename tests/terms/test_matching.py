@@ -240,6 +240,14 @@ def test_a_forbidden_spelling_of_a_kept_name_is_not_kept():
         ({"agency": "ONG"}, "agencies", ["ONG"]),
         ({"invoice": "facturette"}, "invoices", ["facturettes"]),
         ({"local animal": "animal local"}, "local animals", ["animaux locaux"]),
+        ({"luggage": "bagages"}, "the luggage", ["bagages", "bagage"]),
+        ({"board of directors": "comité directeur"}, "the board of directors", ["comité directeur"]),
+        ({"sports car": "voiture de sport"}, "sports cars", ["voitures de sport"]),
+        ({"message": "e-mail"}, "messages", ["e-mails"]),
+        ({"page": "page web"}, "pages", ["pages web"]),
+        ({"chairman": "vice-président"}, "chairmen", ["vice-présidents"]),
+        ({"woman": "dame"}, "women", ["dames"]),
+        ({"progress": "avancée"}, "the progress", ["avancée", "avancées"]),
     ],
 )
 def test_phrases_agree_in_themselves_and_their_complements_stay(pairs, sentence, expected):
@@ -262,3 +270,26 @@ def test_a_noun_has_the_translation_before_a_verb_has_it():
     found = terms.find("We measure these measures.")
     assert [each.is_verb for each in found] == [True, False]
     assert [match is not None for match in terms.match(found, "Nous mesurons ces dispositions.")] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "languages", "sentence", "has", "lacks"),
+    [
+        ({"rapport": "report"}, "fr en", "rapports", {"reports"}, {"reported"}),
+        ({"femme": "woman"}, "fr en", "femmes", {"women"}, {"womaned"}),
+        ({"chef d'État": "head of state"}, "fr en", "chefs d'État", {"heads of state"}, {"head of states"}),
+        ({"ministry": "Amt für Wasser"}, "en de", "ministries", {"Ämter für Wasser"}, {"Amt für Wassers"}),
+        ({"human right": "direito humano"}, "en pt", "human rights", {"direitos humanos"}, {"direito humano"}),
+    ],
+)
+def test_the_noun_of_a_phrase_has_the_number_in_every_language(pairs, languages, sentence, has, lacks):
+    pytest.importorskip("simplemma")
+    terms = matcher(pairs, tuple(languages.split()))
+    (occurrence,) = terms.find(sentence)
+    forms = set(terms.list_forms(occurrence))
+    assert forms >= has and forms.isdisjoint(lacks)
+
+
+def test_a_kept_name_is_no_common_noun():
+    terms = TermMatcher(Glossary(("en", "fr"), (Term("Word", ("Word",), keep=True),)))
+    assert found(terms, "Word has words, and WORDS.") == ["Word", "WORDS"]

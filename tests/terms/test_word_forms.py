@@ -34,7 +34,12 @@ def test_forms_of_verbs_are_known(language, verbs, others):
             "You must [report].",
             "I can't [report].",
         ),
-        *("We want to [support] them.", "If you [plan] well, it [works].", "It is there to [support] the firm."),
+        *(
+            "We want to [support] them.",
+            "If you [plan] well, it [works].",
+            "Don\u2019t [report] it.",
+            "It is there to [support] the firm.",
+        ),
     ],
 )
 def test_english_verbs_are_known_by_what_stands_around_them(sentence):
@@ -45,7 +50,13 @@ def test_english_verbs_are_known_by_what_stands_around_them(sentence):
 @pytest.mark.parametrize(
     "sentence",
     [
-        *("The [report] is long.", "The WHO [report] was long.", "The IT [report] was long.", "We gave it [support]."),
+        *(
+            "The [report] is long.",
+            "The WHO [report] was long.",
+            "The IT [report] was long.",
+            "We gave it [support].",
+            "Part I [reports].",
+        ),
         *(
             "I offer you [work].",
             "We [always] agree.",
@@ -64,3 +75,18 @@ def test_what_follows_may_show_a_verb():
     forms = load_word_forms("en")
     assert forms.may_be_verb_before("measures", " the temperature") and forms.may_be_verb_before("reports", " a loss")
     assert not forms.may_be_verb_before("measures", " of length") and not forms.may_be_verb_before("also", " the other")
+
+
+@pytest.mark.parametrize(
+    ("before", "word"),
+    [("How should ", "parents"), ("According to ", "reports"), ("We ", "doctors"), ("Class I ", "measure")],
+)
+def test_plurals_and_numerals_make_no_verbs(before, word):
+    assert not load_word_forms("en").is_verb_between(word, before, " the Commission knows")
+
+
+def test_a_word_after_an_article_and_one_in_ing_cannot_be_verbs():
+    forms = load_word_forms("en")
+    assert forms.cannot_be_verb("question", "It is just a ") and forms.cannot_be_verb("reading", "I like ")
+    assert not forms.cannot_be_verb("report", "We ")
+    assert forms.is_past("planned") and not forms.is_past("need") and not load_word_forms("fr").is_past("planned")

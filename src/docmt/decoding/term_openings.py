@@ -199,7 +199,7 @@ class TermOpenings:
         is_wrong = self._articles.is_cut(before, form) or (bool(article) and article.lower() not in others)
         start, end = next(iter(find_words(before)[-1:]), (0, 0))
         piece, replaced = before[start:end].lower(), place.replaced.lower()
-        is_piece = start < end and piece != replaced and replaced.startswith(piece)
+        is_piece = start < end and not article and piece != replaced and replaced.startswith(piece)
         is_wrong |= is_piece and not place.target.startswith(before)
         cost = -sum(score * weight for score, weight in zip(scores, weights, strict=True))
         return is_wrong, cost + _OTHER_FORM * (form not in place.occurrence.targets)
@@ -244,13 +244,16 @@ class TermOpenings:
         asked, forms = place.occurrence, self._matcher.target
         if asked is None or place.number is None or len(asked.words) != 1 or not self._matcher.has_no_verb(asked.term):
             return False
+        source_forms = self._matcher.source
+        if source_forms.cannot_be_verb(asked.words[0], source[: asked.span[0]]):
+            return False
         word = place.replaced[place.noun - place.start :]
         article = self._articles.find(place.target[: place.noun])
         is_direct = bool(article) and article == self._articles.cut_adjective(article)
-        if not is_direct and self._matcher.source.may_be_verb_before(asked.words[0], source[asked.span[1] :]):
-            return True
-        if not is_direct and self._matcher.source.is_plural(asked.words) and not forms.is_plural([word]):
-            return forms.may_be_verb(word)  # the shop offers: le magasin offre
+        if not is_direct and source_forms.is_plural(asked.words) and not forms.is_plural([word]):
+            # The shop offers: le magasin offre.
+            has_object = source_forms.may_be_verb_before(asked.words[0], source[asked.span[1] :])
+            return has_object or forms.may_be_verb(word)
         is_infinitive = word.casefold() == forms.lemma(word)  # which may be a noun, but not after a preposition
         is_noun = (bool(article) and not _NO_ARTICLE.match(article)) if is_infinitive else is_direct
         return not is_noun and forms.is_verb(word)

@@ -72,6 +72,7 @@ def judge_terms(
         if forbidden := matcher.find_forbidden(term, target, matches):
             status, place = "forbidden", forbidden
         found = target[slice(*place)] if place else ""
+        status = "refused" if status == "lost" and asked.is_verb else status
         uses.append(TermUse(span, term.source, asked.targets, found, status, forbidden=term.forbidden))
     return uses
 

@@ -468,8 +468,6 @@ class TermSearch:
         uses = judge_terms(self._matcher, case.occurrences, case.sentence.target, case.matches)
         for number, (use, match) in enumerate(zip(uses, case.matches, strict=True)):
             searched = case if number in case.searched else None
-            if use.status == "lost" and case.occurrences[number].is_verb:
-                uses[number] = use = replace(use, status="refused")
             if (cost := searched if match else case.refused.get(number)) is None:
                 continue
             status: TermStatus = "second_search" if match else "refused"

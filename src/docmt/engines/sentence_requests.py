@@ -126,7 +126,8 @@ class SentenceRequests:
 
     def describe_terms(self, text: str) -> str:
         """Return what a request says of the terms of a sentence."""
-        rows = {each.written or each.term.source: each.targets for each in self.find_terms(text) if each.term.targets}
+        nouns = [each for each in self.find_terms(text) if not each.is_verb]
+        rows = {each.written or each.term.source: each.targets for each in nouns if each.term.targets}
         if not rows or not self.profile.prompt.terms:
             return ""
         fill, prompt = self.profile.fill, self.profile.prompt

@@ -170,6 +170,8 @@ class TermMatcher:
 
     def _is_term(self, words: Sequence[str], phrase: _Phrase, term: Term) -> bool:
         """Return whether words of a sentence are those of a term, each in any form."""
+        if term.keep and phrase.text[:1].isupper() and words[0][:1].islower():  # Word: not words
+            return tuple(map(str.casefold, words)) == tuple(map(str.casefold, phrase.words))
         if term.case or phrase.is_acronym:
             plural = (*phrase.words[:-1], f"{phrase.words[-1]}s")  # NGOs
             return tuple(words) == phrase.words or (phrase.is_acronym and not term.case and tuple(words) == plural)
@@ -234,6 +236,7 @@ class TermMatcher:
         """
         term, is_plural = occurrence.term, self.source.is_plural(occurrence.words)
         forms, listed = dict[str, None](), dict.fromkeys(occurrence.targets)
+        is_own = " ".join(occurrence.words).casefold() == normalize_characters(term.source).replace("’", "'").casefold()
         for text in () if term.keep else listed:
             spans = find_words(text)
             inflected = self.target.inflect([text[slice(*span)] for span in spans], is_plural)
@@ -243,7 +246,7 @@ class TermMatcher:
                     parts += [text[position : span[0]], word]
                     position = span[1]
                 forms.setdefault("".join([*parts, text[position:]]))
-        first = [text for text in listed if term.keep or text in forms]
+        first = [text for text in listed if term.keep or is_own or text in forms]
         return list(dict.fromkeys([*first, *forms]))
 
 

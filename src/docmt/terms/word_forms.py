@@ -14,24 +14,28 @@ _SHORTEST, _MAX_ENDING = 4, 2
 
 _PLURALS = {
     "de": ("(ung|heit|keit|schaft|ion|tät|inn)en$|er[n]?$|[^s]e$", "(el|er|n|s|lein)$"),
-    "en": ("(s|[^aeiou]men|children|feet|teeth|mice|[aiu]a|ae)$", "(s|ed|ing|people|police|staff|data|media|fish)$"),
+    "en": ("(s|men|children|feet|teeth|mice|[aiu]a|ae)$", "(s|ed|ing|people|police|staff|data|media|fish)$"),
     "es": ("s$", "s$"),
     "fr": ("[sx]$", "[sx]$"),
     "it": ("[ei]$", "[^aeio]$"),
+    "pt": ("s$", "s$"),
 }
 """Endings of the plural for words that are not base forms, and endings that do not tell."""
-_PARTICIPLES = {"es": "[ai]do$", "fr": "é$", "it": "[aiu]to$", "pt": "[ai]do$"}
+_PARTICIPLES = {"es": "[ai]do$", "fr": "(ée?|ant)$", "it": "[aiu]to$", "pt": "[ai]do$"}
 """Endings of participles, which may be nouns."""
 _JOINTS = {
+    "de": "am an auf der des für im in mit und von zu zum zur",
+    "en": "and at by for from in of on to with",
     "es": "a al con de del en para por sin",
     "fr": "à au aux avec d de des du en l la le les par pour sans sur",
     "it": "a al alla con d da dal dalla di del della dei delle in l per",
+    "pt": "a ao à com da das de do dos e em na no para por sem",
 }
-"""Words of a phrase after which none changes, in languages whose phrases begin with their noun."""
-_FEMININE = {"es": ("a$", "as$"), "fr": ("e$", "es$"), "it": ("a$", "e$")}
+"""Words of a phrase after which none changes."""
+_NOUN_FIRST = {"es", "fr", "it", "pt"}
+"""Languages whose phrases begin with their noun. In others it stands before one of these words, or last."""
+_FEMININE = {"es": ("a$", "as$"), "fr": ("e$", "es$"), "it": ("a$", "e$"), "pt": ("a$", "as$")}
 """Endings of words of phrases that are feminine (or have one form), in the singular and in the plural."""
-_LAST_CHANGES = {"en"}
-"""Languages in which only the last word of a phrase changes."""
 _ADD_S = {"en": "[a-rt-wy]$", "es": "[aeo]$", "fr": "[a-rt-wyéèêïç]$", "pt": "[aeo]$"}
 """Endings of nouns, which the table lacks, whose plural has an s."""
 _VERBS = {
@@ -43,11 +47,18 @@ _VERBS = {
 }
 """Of verbs: least number of forms in the table, ending of the infinitive, and of other forms that may be nouns."""
 _BEFORE_VERBS = re.compile(
-    r"(?<![\w'’])([Pp]lease|I|[Ww]e|[Tt]hey|[Hh]e|[Ss]he|[Ww]ho|(?:^|[.:;?!,(]\s|\b(?i:if|that|when|and|but|or|as)\s)"
-    r"(?:[Yy]ou|[Ii]t)|must|should|would|could|can(?:not|['’]t)?|might|will|shall|do not|(?:do|did|does)n['’]t"
+    r"(?<![\w'’])([Pp]lease|(?<!Class )(?<!Part )(?<!Type )(?<!Title )(?<!Chapter )(?<!Annex )I|[Ww]e|[Tt]hey"
+    r"|[Hh]e|[Ss]he|[Ww]ho|(?:^|[.:;?!,(]\s|\b(?i:if|that|when|and|but|or|as)\s)(?:[Yy]ou|[Ii]t)|must|should|would|could"
+    r"|can(?:not|['’]t)?|might|will|shall|(?i:do not|(?:do|did|does)n['’]t|let us|let['’]s)|\w+['’](?:d|ll)"
     r"|(?:want|wants|wanted|need|needs|needed|have|has|had|order|able|wish|plan|try) to)\s{1,9}$"
 )
 """English words between which and a noun another word stands."""
+_THIRD_PERSON = re.compile(r"\b(?:he|she|it|who)\s{1,9}$", re.I)
+"""English words after which a verb may have an s."""
+_BEFORE_NOUNS = re.compile(
+    r"(?<![\w'’])(the|an?|this|that|these|those|our|their|its|his|her|your|my|no|of)\s{1,9}$", re.I
+)
+"""English words after which no verb stands."""
 _OBJECT = re.compile(r"\s{1,9}(the|an?|our|their|its|his|her|your|my|this|these|those|it|them|us|him|all|every)\b")
 """English words that hardly ever follow a noun."""
 _TO = re.compile(r"(?<![\w'’])to\s{1,9}$", re.I)
@@ -132,20 +143,28 @@ class WordForms:
         )
 
     def is_plural(self, words: Sequence[str]) -> bool | None:
-        """Return whether one of the words of a term is in the plural; None if that cannot be told."""
-        numbers = set(map(self._is_plural, words)) if self.has_table and self.language in _PLURALS else {None}
-        return True if True in numbers else None if None in numbers else False
+        """Return whether the noun of a term is in the plural; None if that cannot be told."""
+        if not (words and self.has_table and self.language in _PLURALS):
+            return None
+        return self._is_plural(words[self._find_head(words)])
+
+    def _find_head(self, words: Sequence[str]) -> int:
+        """Return the number of the noun of a phrase."""
+        if self.language in _NOUN_FIRST:
+            return 0
+        return next((n for n, word in enumerate(words) if n and word.casefold() in self._joints), len(words)) - 1
 
     def inflect(self, words: Sequence[str], is_plural: bool | None) -> list[list[str]]:
         """Return the forms that each word of a phrase may have, its own first, in one number (None: in any)."""
         end = next((n for n, word in enumerate(words) if word.casefold() in self._joints), len(words))
-        start = len(words) - 1 if self.language in _LAST_CHANGES else 0
+        start = self._find_head(words) if self.language == "en" else 0
         forms = [[word] for word in words]
-        for row in forms[start:end]:
-            (word,) = row
-            is_acronym = len(word) > 1 and word.isupper()
-            others = [] if is_acronym else self.list_forms(word)
-            row += [each[:1].upper() + each[1:] if word[:1].isupper() else each for each in others]
+        for n in range(start, end):
+            word, is_prefix = words[n], words[n + 1 : n + 2] in (["-"], ["\u2011"])  # vice-président
+            is_second = n > start and words[n - 1] != "-" and not self.is_known(word)  # page web
+            if not (is_prefix or is_second or (len(word) > 1 and word.isupper())):
+                others = self.list_forms(word)
+                forms[n] += [each[:1].upper() + each[1:] if word[:1].isupper() else each for each in others]
         if is_plural is None or not self.has_table or self.language not in _PLURALS:
             return forms
         if self.language == "de":  # of its words, those in small letters follow the noun
@@ -191,8 +210,15 @@ class WordForms:
     def is_verb_between(self, word: str, before: str, after: str) -> bool:
         """Return whether an English word that may be a noun is a verb in a sentence: *report* in *We report it*."""
         start = before[-_BEFORE:]
+        if self.language != "en" or (word.casefold() != self.lemma(word) and not _THIRD_PERSON.search(start)):
+            return False
         is_expected = _BEFORE_VERBS.search(start) or (_TO.search(start) and _OBJECT.match(after))
-        return self.language == "en" and bool(is_expected) and self._can_be_verb(word)
+        return bool(is_expected) and self._can_be_verb(word)
+
+    def cannot_be_verb(self, word: str, before: str) -> bool:
+        """Return whether an English word is a noun for what stands before it, or its ending: *reading*."""
+        is_noun = _BEFORE_NOUNS.search(before[-_BEFORE:]) is not None or word.casefold().endswith("ing")
+        return self.language == "en" and is_noun
 
     def is_past(self, word: str) -> bool:
         """Return whether an English word is the past of a verb: *reported*, not *need*."""
@@ -214,6 +240,8 @@ class WordForms:
         """
         lemma, folded = self.lemma(word), word.casefold()
         forms = [*self._by_lemma.get(lemma, []), *self._by_lemma.get(folded, [])] if self.has_table else []
+        if self.language == "en" and not folded.endswith(("ed", "ing")):  # nouns have none of these
+            forms = [form for form in forms if not form.endswith(("ed", "ing"))]
         is_participle = lemma != folded and re.search(_PARTICIPLES.get(self.language, "(?!)"), folded)
         start = folded if is_participle else ""
         if self.has_table and not self.is_known(word) and re.search(_ADD_S.get(self.language, "(?!)"), folded):
