@@ -18,8 +18,8 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8, write_text
 from docmt.documents import Document
 from docmt.serve.engine import Engine
-from docmt.serve.file_process import RESULTS, FileProcess, JobFacts
-from docmt.serve.file_worker import FileLimits
+from docmt.serve.file_process import RESULTS, FileProcess
+from docmt.serve.file_worker import FileLimits, JobFacts
 from docmt.serve.job_journal import JobJournal, Links
 from docmt.serve.job_store import (
     ACTIVE,

@@ -15,7 +15,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from docmt.core.errors import DocmtError
 from docmt.core.files import write_error
 from docmt.documents import Document
-from docmt.serve.file_worker import FileLimits, FileTask
+from docmt.serve.file_worker import FileLimits, FileTask, JobFacts
 
 _NAMES = ("html", "xlf", "tmx", "txt")
 RESULTS: Mapping[str, str] = {
@@ -40,32 +40,6 @@ _GRACE = 2
 """Seconds for the start of the process."""
 _TIME_SIGNALS = {int(getattr(signal, name, 0)) for name in ("SIGALRM", "SIGXCPU")}
 """They end a process at its limits."""
-
-
-@dataclass(frozen=True)
-class JobFacts:
-    """The properties of a job that never change."""
-
-    name: str
-    """file name as the user knows it"""
-    format: str
-    """text, jsonl, or a name in `docmt.documents.input_formats`"""
-    model: str
-    source_language: str
-    target_language: str
-    """codes of the model; empty where it has none"""
-    sentences: int
-    fields: tuple[str, ...] = ()
-    """see `docmt.formats.units.ReadConfig`"""
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    """number of parts that are not translated, by reason"""
-    glossary_ids: tuple[str, ...] = ()
-    """glossaries that the client named; the folder of the job has their entries of then"""
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        """Codes of source and target."""
-        return self.source_language, self.target_language
 
 
 @dataclass(frozen=True)
@@ -160,8 +134,7 @@ class FileProcess:
 
     def _make_task(self, source: Path, output: Path, facts: JobFacts, **options: str) -> FileTask:
         paths = str(source.absolute()), str(output.absolute()), f"{output.absolute()}.answer"
-        fields, limits = list(facts.fields), self._limits
-        return FileTask(*paths, facts.name, facts.format, fields, *facts.languages, limits, self._protect, **options)
+        return FileTask(*paths, facts, self._limits, self._protect, **options)
 
     async def _run(self, task: FileTask) -> None:
         """Run a process to its end. Raises DocmtError for an error of the file, and for a process that dies."""

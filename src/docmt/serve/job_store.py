@@ -24,7 +24,8 @@ from weakref import WeakValueDictionary
 from docmt.core.errors import DocmtError
 from docmt.core.files import lock_directory, write_error
 from docmt.serve.data_directory import hide_folders, make_private, other_version_error, prepare_database
-from docmt.serve.file_process import WORK_PREFIX, FileContents, JobFacts
+from docmt.serve.file_process import WORK_PREFIX, FileContents
+from docmt.serve.file_worker import JobFacts
 from docmt.serve.job_journal import JobJournal
 from docmt.terms import Glossary
 

@@ -25,7 +25,8 @@ from docmt.documents import ParallelDocument
 from docmt.engines.sentence_requests import UntranslatedSentence
 from docmt.formats.language_codes import format_language_tag, primary_language
 from docmt.serve.engine import Engine, Overloaded
-from docmt.serve.file_process import RESULTS, WORK_PREFIX, FileProcess, JobFacts
+from docmt.serve.file_process import RESULTS, WORK_PREFIX, FileProcess
+from docmt.serve.file_worker import JobFacts
 from docmt.serve.job_journal import JobJournal, Links, TranslationPlan
 from docmt.serve.job_store import LoadedJob
 from docmt.serve.work_queue import Lane, Work
