@@ -12,6 +12,7 @@ from itertools import accumulate, zip_longest
 from typing import Literal
 
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding import PartialTranslation
 from docmt.decoding.document_translator import DocumentTranslator, OpenTranslation
@@ -185,10 +186,7 @@ class WorkQueue:
 
     def _list_in_turn(self, lane: Lane) -> list[Work]:
         """Return what waits in a lane, one work of each owner after the other; who was served last is the last."""
-        works: dict[str, list[Work]] = {}
-        for work in self._lanes[lane]:
-            if not work.is_cancelled:
-                works.setdefault(work.owner, []).append(work)
+        works = group_pairs((work.owner, work) for work in self._lanes[lane] if not work.is_cancelled)
         self._turns = {owner: turn for owner, turn in self._turns.items() if owner in works or turn == self._count}
         in_turn = sorted(works.values(), key=lambda each: self._turns.get(each[0].owner, 0))
         return [work for row in zip_longest(*in_turn) for work in row if work is not None]
