@@ -227,9 +227,8 @@ class EndpointTranslator(DocumentTranslator):
                 running -= 1
                 if isinstance(result, EngineUnavailable):
                     self._requests.server.rest(result)
-                if isinstance(result, Exception) and (
-                    isinstance(result, EngineUnavailable) or not isinstance(result, DocmtError)
-                ):
+                    raise result
+                if isinstance(result, Exception) and not isinstance(result, DocmtError):
                     raise result
                 if isinstance(result, tuple):
                     result, losses = result
