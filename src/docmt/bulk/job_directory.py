@@ -79,8 +79,8 @@ def sign_of_life(folder: Path, seconds: float = CLAIM_SECONDS) -> Iterator[str]:
 class Watch:
     """Observation of the workers in a folder."""
 
-    def __init__(self, folder: Path, seconds: float = CLAIM_SECONDS) -> None:
-        self._folder, self._seconds = folder, seconds
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._unchanged: dict[str, tuple[float, float]] = {}  # last renewal, and since when it is watched
 
     def look(self, patient: bool = True) -> dict[str, bool]:
@@ -93,9 +93,9 @@ class Watch:
             name: seen if (seen := self._unchanged.get(name)) and seen[0] == renewed else (renewed, now)
             for name, (renewed, _) in ages.items()
         }
-        patience = 2 * self._seconds / _RENEWALS if patient else 0.0
+        patience = 2 * CLAIM_SECONDS / _RENEWALS if patient else 0.0
         return {
-            name: not _has_ended(name) and (age <= self._seconds or now - self._unchanged[name][1] < patience)
+            name: not _has_ended(name) and (age <= CLAIM_SECONDS or now - self._unchanged[name][1] < patience)
             for name, (_, age) in ages.items()
         }
 
@@ -199,7 +199,7 @@ class Claim:
 class JobDirectory:
     """The directory of a job. Operating system errors are raised as DocmtErrors."""
 
-    def __init__(self, path: Path, claim_seconds: float = CLAIM_SECONDS) -> None:
+    def __init__(self, path: Path) -> None:
         """Open an existing job. Raises DocmtError if there is none."""
         if not _is_job(path):
             raise DocmtError(f"{path} holds no bulk job yet: name the input as well, or the -o of a planned job")
@@ -207,11 +207,11 @@ class JobDirectory:
         self.output, self.failed = (path / name for name in _RESULT_FOLDERS)
         folders = (path / _STATE / name for name in _STATE_FOLDERS)
         self.waiting, self.claimed, self.done, self.kept, self.workers = folders
-        self._watch = Watch(self.workers, claim_seconds)
+        self._watch = Watch(self.workers)
         self._candidates: list[str] = []
 
     @classmethod
-    def create(cls, path: Path, claim_seconds: float = CLAIM_SECONDS) -> JobDirectory:
+    def create(cls, path: Path) -> JobDirectory:
         """Open a job, or begin a new one in a new or empty directory. Raises DocmtError for any other directory."""
         temporary = path / f".{_STATE}.{os.getpid()}-{host_id()}.{secrets.token_hex(4)}.tmp"
         try:
@@ -236,7 +236,7 @@ class JobDirectory:
             raise write_error(path, error) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-        return cls(path, claim_seconds)
+        return cls(path)
 
     # The plan
 
