@@ -24,7 +24,7 @@ from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import ACTIVE, DocumentOptions
 from docmt.serve.model_pool import MemoryDescription, language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
-from docmt.serve.service_state import FORBIDDEN, ServiceState, get_state
+from docmt.serve.service_state import FORBIDDEN, ServiceState, authorize
 from docmt.serve.text_translation import (
     NO_CONTEXT,
     XML,
@@ -52,8 +52,7 @@ _STATES = {"queued": "queued", "running": "translating", "done": "done", "failed
 
 async def _read(request: Request, is_upload: bool = False) -> tuple[ServiceState, RequestValues, str]:
     """Return what the routes share, the values of the request, and the owner of its key."""
-    state = get_state(request)
-    owner = state.find_owner(request, status=FORBIDDEN)
+    state, owner = authorize(request, FORBIDDEN)
     if is_upload:
         state.check_upload(request)
     return state, await read_values(request, state.config.max_body_bytes), owner
@@ -186,8 +185,7 @@ async def list_memories(request: Request) -> Response:
 
 async def show_usage(request: Request) -> Response:
     """Return the characters that the key has sent."""
-    state = get_state(request)
-    owner = state.find_owner(request, status=FORBIDDEN)
+    state, owner = authorize(request, FORBIDDEN)
     return JSONResponse({"character_count": state.characters[owner], "character_limit": _NO_LIMIT})
 
 

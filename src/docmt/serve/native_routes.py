@@ -29,7 +29,7 @@ from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
 from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord, NoSuchDocument
 from docmt.serve.job_translation import TermRequest
-from docmt.serve.service_state import ServiceState, get_state, max_connections
+from docmt.serve.service_state import ServiceState, authorize, get_state, max_connections
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,
@@ -58,8 +58,7 @@ RESULT_HEADERS = {"content-security-policy": "sandbox; default-src 'none'", "x-c
 
 async def translate(request: Request) -> Response:
     """Translate a text, or sentences."""
-    state = get_state(request)
-    owner = state.find_owner(request)
+    state, owner = authorize(request)
     values = await read_values(request, state.config.max_body_bytes)
     values.check_names(
         "text sentences source target model context context_targets alternatives alignments glossary_id glossary_ids"
@@ -146,16 +145,14 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
 
 async def list_models(request: Request) -> Response:
     """List the models."""
-    state = get_state(request)
-    state.find_owner(request)
+    state, _ = authorize(request)
     models = [asdict(each) for each in state.engine.models.describe()]
     return JSONResponse({"models": models})
 
 
 async def list_languages(request: Request) -> Response:
     """List the language pairs."""
-    state = get_state(request)
-    state.find_owner(request)
+    state, _ = authorize(request)
     pairs = [
         {"source": each.source_language, "target": each.target_language, "model": each.name}
         for each in state.engine.models.describe()
@@ -183,8 +180,7 @@ async def check_readiness(request: Request) -> Response:
 
 async def show_metrics(request: Request) -> Response:
     """Return the metrics for Prometheus."""
-    state = get_state(request)
-    state.find_owner(request)
+    state, _ = authorize(request)
     return Response(state.metrics.format(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -195,8 +191,7 @@ async def show_description(request: Request) -> Response:
 
 async def create_document(request: Request) -> Response:
     """Start the translation of a file or of a text."""
-    state = get_state(request)
-    owner = state.find_owner(request)
+    state, owner = authorize(request)
     state.check_upload(request)
     values = await read_values(request, state.config.max_body_bytes)
     values.check_names("file text format source target model fields context name glossary_id glossary_ids")
@@ -286,8 +281,7 @@ def _store(content: UploadFile | bytes, path: Path) -> None:
 
 async def list_documents(request: Request) -> Response:
     """List the documents of a key. Without keys there is no list: who knows the id of a document may read it."""
-    state = get_state(request)
-    owner = state.find_owner(request)
+    state, owner = authorize(request)
     return JSONResponse({"documents": [each.to_json() for each in state.jobs.list_documents(owner)] if owner else []})
 
 
@@ -461,8 +455,7 @@ def file_response(request: Request, path: Path, name: str) -> Response:
 
 def _identify(request: Request) -> tuple[ServiceState, str, str]:
     """Return what the routes share, the owner of the key, and the id of the document."""
-    state = get_state(request)
-    return state, state.find_owner(request), request.path_params["id"]
+    return *authorize(request), request.path_params["id"]
 
 
 async def _read(request: Request, names: str = "") -> tuple[ServiceState, str, str, RequestValues]:
