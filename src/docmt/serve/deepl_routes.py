@@ -33,7 +33,6 @@ from docmt.serve.text_translation import (
     TextOptions,
     choose_model,
     choose_models,
-    is_one_document,
     make_item,
     make_sentence_item,
     translate_items,
@@ -90,14 +89,13 @@ async def translate(request: Request) -> Response:
     handling = values.choice("tag_handling", (*_MARKUPS, "none"), "none")
     markup, tags = _MARKUPS.get(handling), _read_tags(values, handling)
     split = _read_split(values)
-    is_document = is_one_document(request)
-    chosen = choose_models(texts, is_document, lambda text: _choose(state, values, text))
+    chosen = choose_models(request, texts, lambda text: _choose(state, values, text))
     items = [await _make_item(state, *pair, markup, tags, split) for pair in zip(texts, chosen, strict=True)]
     named = [each.name for each in chosen if each.name]
     before = await state.engine.segment(named[0], context) if named and context else NO_CONTEXT
     _, entries = await read_terms(state, values, owner, chosen[0]) if named else ((), "")
     terms = await state.engine.make_matcher(chosen[0].name, entries) if entries else None
-    options = TextOptions(before, terms=terms, is_document=is_document)
+    options = TextOptions(before, terms=terms)
     rows = await translate_items(request, state.engine, [each.name for each in chosen], items, options)
     translations = [
         {

@@ -389,8 +389,7 @@ def count_edits(edits: Sequence[tuple[Any, ...]], journal: JobJournal) -> dict[s
 def name_result(facts: JobFacts, format: str) -> str:
     """Return report.fr.docx for report.docx, and report.en-fr.html for both sides of it; XLIFF 1.2 is named so."""
     path = Path(plain_name(facts.name))
-    codes = facts.source_language, facts.target_language
-    source, target = (format_language_tag(code) if code else "" for code in codes)
+    source, target = (format_language_tag(code) if code else "" for code in facts.languages)
     label = target or "translated"
     if format not in ("original", "txt") and source and target:
         label = f"{source}-{target}" + ".xliff12" * (format == "xlf12")

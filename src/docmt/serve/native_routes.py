@@ -372,13 +372,12 @@ async def use_terms(request: Request) -> Response:
     facts, sources = state.jobs.status(id, owner).facts, state.jobs.sources(id, owner)
     values = await read_values(request, state.config.max_body_bytes)
     values.check_names("source target file")
-    languages = facts.source_language, facts.target_language
     pair, upload = (values.text("source"), values.text("target")), values.files.get("file")
     if upload is None and not all(pair):
         raise RequestError("there is no term: send source and target, or a glossary (multipart/form-data, file=...)")
     if upload is not None and any(pair):
         raise RequestError("there are a term and a glossary: send one of them, not both")
-    glossary = await read_glossary(upload, languages) if upload else Glossary.from_pairs([pair], languages)
+    glossary = await read_glossary(upload, facts.languages) if upload else Glossary.from_pairs([pair], facts.languages)
     mode: TermMode = "prefer" if upload else "require"
     terms = await asyncio.to_thread(TermRequest.make, sources, glossary, mode)
     terms.check()
