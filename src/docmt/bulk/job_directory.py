@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import find_leftovers, host_id, is_running, read_bytes, read_json, write_error, write_text
+from docmt.core.files import find_leftovers, host_id, is_running, read_bytes, read_json, write_text, writing
 from docmt.core.plain_text import write_bytes
 from docmt.core.progress import format_time
 from docmt.decoding.term_report import summarize_terms
@@ -55,10 +55,8 @@ def sign_of_life(folder: Path, seconds: float = CLAIM_SECONDS) -> Iterator[str]:
     """Yield the name of a new worker, whose file is renewed until the block ends. Raises DocmtError if it cannot be."""
     name = f"{os.getpid()}-{host_id()}-{secrets.token_hex(4)}"
     file, ended = folder / name, threading.Event()
-    try:
+    with writing(file):
         file.touch()
-    except OSError as error:
-        raise write_error(file, error) from error
 
     def renew() -> None:
         while not ended.wait(seconds / _RENEWALS):
@@ -214,28 +212,27 @@ class JobDirectory:
     def create(cls, path: Path) -> JobDirectory:
         """Open a job, or begin a new one in a new or empty directory. Raises DocmtError for any other directory."""
         temporary = path / f".{_STATE}.{os.getpid()}-{host_id()}.{secrets.token_hex(4)}.tmp"
-        try:
+        with writing(path):
             path.mkdir(parents=True, exist_ok=True)
             known = {_STATE, PLAN_FILE, *_RESULT_FOLDERS}
             if (other := next((name for name in _list(path) if name not in known), "")) and not _is_job(path):
                 raise DocmtError(f"{path} holds something else, such as {other}: choose another -o DIR")
             for name in _RESULT_FOLDERS:
                 (path / name).mkdir(exist_ok=True)
-            if not _is_job(path):
-                if any(_list(path / name) for name in _RESULT_FOLDERS):
-                    raise DocmtError(f"{path} has the results of an earlier job: choose another -o DIR")
+            if _is_job(path):
+                return cls(path)
+            if any(_list(path / name) for name in _RESULT_FOLDERS):
+                raise DocmtError(f"{path} has the results of an earlier job: choose another -o DIR")
+            try:
                 for name in _STATE_FOLDERS:
                     (temporary / name).mkdir(parents=True)
                 (temporary / "waiting" / PLAN).touch()
-                try:
-                    temporary.rename(path / _STATE)
-                except OSError as error:  # unless another worker was faster
-                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                        raise
-        except OSError as error:
-            raise write_error(path, error) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+                temporary.rename(path / _STATE)
+            except OSError as error:  # unless another worker was faster
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
         return cls(path)
 
     # The plan
@@ -405,20 +402,17 @@ def _is_job(path: Path) -> bool:
 
 def _list(folder: Path) -> list[str]:
     """Return the names in a folder, without temporary files. Raises DocmtError if it cannot be read."""
-    try:
+    with writing(folder):
         return [name for name in os.listdir(folder) if not name.startswith(".")]  # noqa: PTH208 - names alone are read
-    except OSError as error:
-        raise write_error(folder, error) from error
 
 
 def _rename(source: Path, target: Path) -> bool:
     """Rename a file. Return False if it is not there any more. The name of the target is used by one caller alone."""
-    try:
-        source.rename(target)
-    except FileNotFoundError:
-        return target.exists()  # NFS may repeat a request whose answer was lost
-    except OSError as error:
-        raise write_error(target, error) from error
+    with writing(target):
+        try:
+            source.rename(target)
+        except FileNotFoundError:
+            return target.exists()  # NFS may repeat a request whose answer was lost
     return True
 
 

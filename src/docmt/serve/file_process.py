@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import write_error
+from docmt.core.files import writing
 from docmt.documents import Document
 from docmt.serve.file_worker import FileLimits, FileTask, JobFacts
 
@@ -120,17 +120,17 @@ class FileProcess:
         error. format: one of `RESULTS`, or changes. reviewed: path and name of that file. revision: see
         `write_xliff`. Raises DocmtError if that fails.
         """
-        try:  # names that no process of an earlier server writes to
-            with TemporaryDirectory(prefix=WORK_PREFIX, dir=output.parent, ignore_cleanup_errors=True) as folder:
-                lines, result = Path(folder, "records"), Path(folder, "result")
-                lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-                paths = {"records": str(lines.absolute()), "reviewed": reviewed[0], "reviewed_name": reviewed[1]}
-                await self._run(self._make_task(source, result, facts, **paths, result=format, revision=revision))
-                if not result.is_file():
-                    raise _damaged(facts.name)
-                result.replace(output)
-        except OSError as error:
-            raise write_error(output, error) from error
+        with (
+            writing(output),
+            TemporaryDirectory(prefix=WORK_PREFIX, dir=output.parent, ignore_cleanup_errors=True) as folder,
+        ):  # names that no process of an earlier server writes to
+            lines, result = Path(folder, "records"), Path(folder, "result")
+            lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+            paths = {"records": str(lines.absolute()), "reviewed": reviewed[0], "reviewed_name": reviewed[1]}
+            await self._run(self._make_task(source, result, facts, **paths, result=format, revision=revision))
+            if not result.is_file():
+                raise _damaged(facts.name)
+            result.replace(output)
 
     def _make_task(self, source: Path, output: Path, facts: JobFacts, **options: str) -> FileTask:
         paths = str(source.absolute()), str(output.absolute()), f"{output.absolute()}.answer"

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from docmt.core.files import write_error
+from docmt.core.files import writing
 from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
@@ -268,15 +268,13 @@ async def _stored(content: UploadFile | bytes, state: ServiceState) -> AsyncIter
 
 def _store(content: UploadFile | bytes, path: Path) -> None:
     """Write a file. Raises DocmtError, such as for a full disk."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.open("xb") as file:
             if isinstance(content, bytes):
                 file.write(content)
             else:
                 shutil.copyfileobj(content.file, file)
-    except OSError as error:
-        raise write_error(path, error) from error
 
 
 async def list_documents(request: Request) -> Response:
