@@ -35,8 +35,8 @@ class Work:
     document: Document
     lane: Lane = "interactive"
     n_best: int = 1
-    align: bool | Callable[[int], bool] = False
-    """whether to add word links, or for which sentences by number"""
+    align: Callable[[int], bool] = lambda number: False
+    """whether to add the word links of a sentence, by its number"""
     resume_point: ResumePoint | None = None
     """of the last part of an interrupted work"""
     targets: Sequence[str] = ()
@@ -64,10 +64,6 @@ class Work:
         if self._open is not None:
             return self._open.count_tokens()
         return self._cumulative[-1] - self._cumulative[min(self.finished, len(self.document))]
-
-    def waiting_sentences(self) -> int:
-        """Return the number of sentences still to translate."""
-        return len(self.document) - self.finished
 
     def prepare(self, translator: DocumentTranslator) -> None:
         """Tokenize the document, once, and the supplied translations."""
@@ -98,10 +94,7 @@ class Work:
 
     def select_aligned(self, part: PartialTranslation) -> list[int]:
         """Return the sentences of a part, from 0, whose words are to be aligned."""
-        numbers = range(len(part.source))
-        if callable(self.align):
-            return [number for number in numbers if self.align(part.first + number)]
-        return list(numbers) if self.align else []
+        return [number for number in range(len(part.source)) if self.align(part.first + number)]
 
     def deliver(self, result: PartialTranslation | DocmtError | None) -> None:
         """Pass on a part, an error, or the end, from the thread that translates."""
@@ -249,4 +242,4 @@ class WorkQueue:
 
     def count_sentences(self, lane: Lane) -> int:
         """Return the sentences that wait in a lane."""
-        return sum(work.waiting_sentences() for work in self._lanes[lane] if not work.is_cancelled)
+        return sum(len(work.document) - work.finished for work in self._lanes[lane] if not work.is_cancelled)
