@@ -8,7 +8,7 @@ from docmt.serve.file_worker import FileTask, limit_resources
 
 task = FileTask.from_json(sys.stdin.read())
 limit_resources(task)
-match task.format:
+match task.facts.format:
     case "loop":
         while True:
             pass

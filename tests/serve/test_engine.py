@@ -64,8 +64,8 @@ def make_engine(models, max_waiting_seconds=30.0, **settings):
     return Engine(ModelPool(models, **settings), max_waiting_seconds)
 
 
-def add_work(engine, *arguments, **options):
-    return engine.submit(Work(*arguments, **options))
+def add_work(engine, *arguments, align=False, **options):
+    return engine.submit(Work(*arguments, align=lambda number: align, **options))
 
 
 @contextmanager

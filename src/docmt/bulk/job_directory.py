@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import find_leftovers, host_id, is_running, read_bytes, read_json, write_error, write_text
+from docmt.core.files import find_leftovers, host_id, is_running, read_bytes, read_json, write_text, writing
 from docmt.core.plain_text import write_bytes
 from docmt.core.progress import format_time
 from docmt.decoding.term_report import summarize_terms
@@ -55,10 +55,8 @@ def sign_of_life(folder: Path, seconds: float = CLAIM_SECONDS) -> Iterator[str]:
     """Yield the name of a new worker, whose file is renewed until the block ends. Raises DocmtError if it cannot be."""
     name = f"{os.getpid()}-{host_id()}-{secrets.token_hex(4)}"
     file, ended = folder / name, threading.Event()
-    try:
+    with writing(file):
         file.touch()
-    except OSError as error:
-        raise write_error(file, error) from error
 
     def renew() -> None:
         while not ended.wait(seconds / _RENEWALS):
@@ -79,8 +77,8 @@ def sign_of_life(folder: Path, seconds: float = CLAIM_SECONDS) -> Iterator[str]:
 class Watch:
     """Observation of the workers in a folder."""
 
-    def __init__(self, folder: Path, seconds: float = CLAIM_SECONDS) -> None:
-        self._folder, self._seconds = folder, seconds
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._unchanged: dict[str, tuple[float, float]] = {}  # last renewal, and since when it is watched
 
     def look(self, patient: bool = True) -> dict[str, bool]:
@@ -93,9 +91,9 @@ class Watch:
             name: seen if (seen := self._unchanged.get(name)) and seen[0] == renewed else (renewed, now)
             for name, (renewed, _) in ages.items()
         }
-        patience = 2 * self._seconds / _RENEWALS if patient else 0.0
+        patience = 2 * CLAIM_SECONDS / _RENEWALS if patient else 0.0
         return {
-            name: not _has_ended(name) and (age <= self._seconds or now - self._unchanged[name][1] < patience)
+            name: not _has_ended(name) and (age <= CLAIM_SECONDS or now - self._unchanged[name][1] < patience)
             for name, (_, age) in ages.items()
         }
 
@@ -199,7 +197,7 @@ class Claim:
 class JobDirectory:
     """The directory of a job. Operating system errors are raised as DocmtErrors."""
 
-    def __init__(self, path: Path, claim_seconds: float = CLAIM_SECONDS) -> None:
+    def __init__(self, path: Path) -> None:
         """Open an existing job. Raises DocmtError if there is none."""
         if not _is_job(path):
             raise DocmtError(f"{path} holds no bulk job yet: name the input as well, or the -o of a planned job")
@@ -207,36 +205,35 @@ class JobDirectory:
         self.output, self.failed = (path / name for name in _RESULT_FOLDERS)
         folders = (path / _STATE / name for name in _STATE_FOLDERS)
         self.waiting, self.claimed, self.done, self.kept, self.workers = folders
-        self._watch = Watch(self.workers, claim_seconds)
+        self._watch = Watch(self.workers)
         self._candidates: list[str] = []
 
     @classmethod
-    def create(cls, path: Path, claim_seconds: float = CLAIM_SECONDS) -> JobDirectory:
+    def create(cls, path: Path) -> JobDirectory:
         """Open a job, or begin a new one in a new or empty directory. Raises DocmtError for any other directory."""
         temporary = path / f".{_STATE}.{os.getpid()}-{host_id()}.{secrets.token_hex(4)}.tmp"
-        try:
+        with writing(path):
             path.mkdir(parents=True, exist_ok=True)
             known = {_STATE, PLAN_FILE, *_RESULT_FOLDERS}
             if (other := next((name for name in _list(path) if name not in known), "")) and not _is_job(path):
                 raise DocmtError(f"{path} holds something else, such as {other}: choose another -o DIR")
             for name in _RESULT_FOLDERS:
                 (path / name).mkdir(exist_ok=True)
-            if not _is_job(path):
-                if any(_list(path / name) for name in _RESULT_FOLDERS):
-                    raise DocmtError(f"{path} has the results of an earlier job: choose another -o DIR")
+            if _is_job(path):
+                return cls(path)
+            if any(_list(path / name) for name in _RESULT_FOLDERS):
+                raise DocmtError(f"{path} has the results of an earlier job: choose another -o DIR")
+            try:
                 for name in _STATE_FOLDERS:
                     (temporary / name).mkdir(parents=True)
                 (temporary / "waiting" / PLAN).touch()
-                try:
-                    temporary.rename(path / _STATE)
-                except OSError as error:  # unless another worker was faster
-                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                        raise
-        except OSError as error:
-            raise write_error(path, error) from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-        return cls(path, claim_seconds)
+                temporary.rename(path / _STATE)
+            except OSError as error:  # unless another worker was faster
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+        return cls(path)
 
     # The plan
 
@@ -405,20 +402,17 @@ def _is_job(path: Path) -> bool:
 
 def _list(folder: Path) -> list[str]:
     """Return the names in a folder, without temporary files. Raises DocmtError if it cannot be read."""
-    try:
+    with writing(folder):
         return [name for name in os.listdir(folder) if not name.startswith(".")]  # noqa: PTH208 - names alone are read
-    except OSError as error:
-        raise write_error(folder, error) from error
 
 
 def _rename(source: Path, target: Path) -> bool:
     """Rename a file. Return False if it is not there any more. The name of the target is used by one caller alone."""
-    try:
-        source.rename(target)
-    except FileNotFoundError:
-        return target.exists()  # NFS may repeat a request whose answer was lost
-    except OSError as error:
-        raise write_error(target, error) from error
+    with writing(target):
+        try:
+            source.rename(target)
+        except FileNotFoundError:
+            return target.exists()  # NFS may repeat a request whose answer was lost
     return True
 
 

@@ -308,6 +308,15 @@ def write_error(path: Path | str, error: OSError) -> DocmtError:
     return DocmtError(f"cannot write {path}: {reason}; {advice}")
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise DocmtError for operating system errors of the block, which writes this path."""
+    try:
+        yield
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
 def resolve_links(path: Path) -> Path:
     """Return a path with symbolic links resolved. Raises DocmtError for an invalid path."""
     try:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from docmt.core.errors import DocmtError, printable
-from docmt.core.files import atomic_path, encode_utf8, open_for_reading, read_error, write_all, write_error
+from docmt.core.files import atomic_path, encode_utf8, open_for_reading, read_error, write_all, writing
 from docmt.core.logging import discard_output
 
 STANDARD = "-"
@@ -114,10 +114,8 @@ def write_bytes(path: Path | str, data: bytes) -> None:
     path = Path(path)
     if path.exists() and not path.is_file() and not path.is_dir():
         # Write to a device or a named pipe. Never replace it by a file.
-        try:
+        with writing(path):
             path.write_bytes(data)
-        except OSError as error:
-            raise write_error(path, error) from error
         return
     with atomic_path(path) as temporary:
         # Without a time stamp, equal texts give equal files.

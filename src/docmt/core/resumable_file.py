@@ -29,7 +29,7 @@ from docmt.core.files import (
     resolve_links,
     shorten_name,
     write_all,
-    write_error,
+    writing,
 )
 from docmt.core.plain_text import find_suffix, open_compressing
 
@@ -85,17 +85,15 @@ class ResumableFile:
     def add(self, text: str, note: Note) -> None:
         """Append a part of the text and its note, and sync them to the disk."""
         encode_utf8(text, self.path)
-        try:
+        with writing(self.partial):
             file = self._file or self._open()
             _append(file, self._line({"text": text, "note": note}))
-        except OSError as error:
-            raise write_error(self.partial, error) from error
         self.notes.append(note)
 
     def finish(self) -> None:
         """Render OUT from its parts, and release the file."""
         if not self.finished:
-            try:
+            with writing(self.path):
                 if self._file is None:
                     self._open()
                 self._render()
@@ -105,8 +103,6 @@ class ResumableFile:
                     file.write(self._line({**self._header(finished=True), "output": output}))
                     for note in self.notes:
                         file.write(self._line({"text": "", "note": note}))
-            except OSError as error:
-                raise write_error(self.path, error) from error
             self.finished = self._resume = True
         self.close()
 

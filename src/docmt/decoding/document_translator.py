@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeVar, overload
@@ -75,6 +76,7 @@ class DocumentTranslator(ABC):
     """regular expressions of text that stays as it is; None: the model reads all text"""
     use: EngineUse | None = None
     """what a server took so far"""
+    memory: Memory | None = None
 
     @property
     @abstractmethod
@@ -147,9 +149,11 @@ class DocumentTranslator(ABC):
         as it mostly is there. Raises DocmtError for terms that cannot be used.
         """
 
-    @abstractmethod
     def with_memory(self, memory: Memory | None) -> Self:
         """Return a translator of the same kind that reuses what a memory has for sentences."""
+        other = copy(self)
+        other.memory = memory
+        return other
 
     @abstractmethod
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:

@@ -126,7 +126,6 @@ class Translator(DocumentTranslator):
             check_context(search, context, member.config)
         self.terms: TermMatcher | None = None
         self.consistent = False
-        self.memory: Memory | None = None
         drafter = load_common_drafter(self._paths, self._model, self.tokenizer, precision)
         self._drafter = drafter and replace(drafter, batch_tokens=batch_tokens)
         _log.info("%s", self._describe())
@@ -340,12 +339,10 @@ class Translator(DocumentTranslator):
         other.terms, other.consistent = make_matcher(terms, self.languages, mode), consistent
         return other
 
-    def with_memory(self, memory: Memory | None) -> Translator:
+    def with_memory(self, memory: Memory | None) -> Self:
         """Return a translator with the same model, which is not copied, that reuses what a memory has for sentences."""
         self.search.check_terms(memory, "memories")
-        other = copy(self)
-        other.memory = memory
-        return other
+        return super().with_memory(memory)
 
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:
         """Search sentences of a translated document again for their terms; see `TermSearch.run_again`."""

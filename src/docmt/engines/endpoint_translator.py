@@ -44,7 +44,6 @@ from docmt.engines.sentence_requests import ASKED_AGAIN, SentenceRequests, make_
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
 from docmt.terms.matching import TermMatcher, TermMode, make_matcher
-from docmt.terms.memory import Memory
 
 _LOOK_SECONDS = 0.05
 """Time between two looks at whether anybody still waits."""
@@ -74,7 +73,6 @@ class EndpointTranslator(DocumentTranslator):
         server = Server(self.profile, HttpClient(self.profile))
         server.check_aligner()
         self._requests = SentenceRequests(server, self.patterns)
-        self.memory: Memory | None = None
 
     def __repr__(self) -> str:
         return f"<EndpointTranslator: {self.profile.name}, {self.profile.url}>"
@@ -227,9 +225,8 @@ class EndpointTranslator(DocumentTranslator):
                 running -= 1
                 if isinstance(result, EngineUnavailable):
                     self._requests.server.rest(result)
-                if isinstance(result, Exception) and (
-                    isinstance(result, EngineUnavailable) or not isinstance(result, DocmtError)
-                ):
+                    raise result
+                if isinstance(result, Exception) and not isinstance(result, DocmtError):
                     raise result
                 if isinstance(result, tuple):
                     result, losses = result
@@ -286,12 +283,6 @@ class EndpointTranslator(DocumentTranslator):
             raise DocmtError(f"{self.profile.name} is no model of docmt: it cannot be made consistent; leave that out")
         other = copy(self)
         other._requests = replace(self._requests, terms=make_matcher(terms, self.languages, mode))
-        return other
-
-    def with_memory(self, memory: Memory | None) -> Self:
-        """See `DocumentTranslator.with_memory`."""
-        other = copy(self)
-        other.memory = memory
         return other
 
     def search_terms(self, document: Document, targets: Sequence[str], scores: Scores) -> dict[int, TranslatedSentence]:

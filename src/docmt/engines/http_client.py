@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import cached_property
@@ -110,9 +111,9 @@ class _NoRedirects(HTTPRedirectHandler):
 class HttpClient:
     """Client of a server. Safe for threads."""
 
-    def __init__(self, profile: EngineProfile, random_seed: int | None = None) -> None:
-        """Read the key. Raises DocmtError if its variable is not set. random_seed: of the waits."""
-        self._profile, self._random = profile, random.Random(random_seed)
+    def __init__(self, profile: EngineProfile) -> None:
+        """Read the key. Raises DocmtError if its variable is not set."""
+        self._profile = profile
         self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         self._key, self._is_told = profile.read_key(), False
         self._headers |= {"User-Agent": "docmt", **make_headers(profile, self._key)}
@@ -129,7 +130,7 @@ class HttpClient:
         limits, wait, problem, is_failure = self._profile.limits, _FIRST_WAIT, "", False
         for attempt in range(limits.attempts):
             if attempt:
-                pause = min(wait * (1 + self._random.random()), _LONGEST_WAIT)
+                pause = min(wait * (1 + random.random()), _LONGEST_WAIT)
                 is_new = attempt == _TOLD_ATTEMPT and not self._is_told
                 self._is_told |= is_new
                 level = logging.WARNING if is_new else logging.INFO
@@ -152,7 +153,7 @@ class HttpClient:
                     if error.code == 404 and self._profile.is_of_model and "/v1" not in self._profile.url:
                         advice += " (url mostly ends in /v1)"
                     raise EngineUnavailable(f"{self._profile.name}: {problem}: {advice}") from None
-                wait = max(wait, _read_retry_after(error.headers.get("Retry-After")))
+                wait = max(wait, _read_retry_after(error.headers.get("Retry-After", "")))
                 is_failure = error.code == _FAILED
             except WrongAnswer as error:
                 problem, is_failure = self._excerpt(error, body), True
@@ -237,18 +238,13 @@ def _read_lines(response: HTTPResponse) -> Iterator[bytes]:
         yield rest
 
 
-def _read_retry_after(value: str | None) -> float:
-    """Return the seconds of a Retry-After header, 0 for none."""
-    if not value:
-        return 0.0
-    try:
+def _read_retry_after(value: str) -> float:
+    """Return the seconds of a Retry-After header, a number or a date; 0 for none."""
+    with suppress(ValueError):
         return float(value)
-    except ValueError:
-        pass
-    try:
+    with suppress(TypeError, ValueError, OverflowError):
         return max(parsedate_to_datetime(value).timestamp() - time.time(), 0.0)
-    except (TypeError, ValueError, OverflowError):
-        return 0.0
+    return 0.0
 
 
 @dataclass

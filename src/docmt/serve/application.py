@@ -42,8 +42,6 @@ _PAGE_TYPES = {
     ".js": "text/javascript",
     ".json": "application/json",
     ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".ico": "image/x-icon",
 }
 _PAGE_POLICY = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 """Content security policy of the page: nothing from elsewhere, and no scripts or styles in its text."""

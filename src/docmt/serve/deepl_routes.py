@@ -24,7 +24,7 @@ from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import ACTIVE, DocumentOptions
 from docmt.serve.model_pool import MemoryDescription, language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
-from docmt.serve.service_state import FORBIDDEN, ServiceState, get_state
+from docmt.serve.service_state import FORBIDDEN, ServiceState, authorize
 from docmt.serve.text_translation import (
     NO_CONTEXT,
     XML,
@@ -33,7 +33,6 @@ from docmt.serve.text_translation import (
     TextOptions,
     choose_model,
     choose_models,
-    is_one_document,
     make_item,
     make_sentence_item,
     translate_items,
@@ -52,8 +51,7 @@ _STATES = {"queued": "queued", "running": "translating", "done": "done", "failed
 
 async def _read(request: Request, is_upload: bool = False) -> tuple[ServiceState, RequestValues, str]:
     """Return what the routes share, the values of the request, and the owner of its key."""
-    state = get_state(request)
-    owner = state.find_owner(request, status=FORBIDDEN)
+    state, owner = authorize(request, FORBIDDEN)
     if is_upload:
         state.check_upload(request)
     return state, await read_values(request, state.config.max_body_bytes), owner
@@ -91,14 +89,13 @@ async def translate(request: Request) -> Response:
     handling = values.choice("tag_handling", (*_MARKUPS, "none"), "none")
     markup, tags = _MARKUPS.get(handling), _read_tags(values, handling)
     split = _read_split(values)
-    is_document = is_one_document(request)
-    chosen = choose_models(texts, is_document, lambda text: _choose(state, values, text))
+    chosen = choose_models(request, texts, lambda text: _choose(state, values, text))
     items = [await _make_item(state, *pair, markup, tags, split) for pair in zip(texts, chosen, strict=True)]
     named = [each.name for each in chosen if each.name]
     before = await state.engine.segment(named[0], context) if named and context else NO_CONTEXT
     _, entries = await read_terms(state, values, owner, chosen[0]) if named else ((), "")
     terms = await state.engine.make_matcher(chosen[0].name, entries) if entries else None
-    options = TextOptions(before, terms=terms, is_document=is_document)
+    options = TextOptions(before, terms=terms)
     rows = await translate_items(request, state.engine, [each.name for each in chosen], items, options)
     translations = [
         {
@@ -186,8 +183,7 @@ async def list_memories(request: Request) -> Response:
 
 async def show_usage(request: Request) -> Response:
     """Return the characters that the key has sent."""
-    state = get_state(request)
-    owner = state.find_owner(request, status=FORBIDDEN)
+    state, owner = authorize(request, FORBIDDEN)
     return JSONResponse({"character_count": state.characters[owner], "character_limit": _NO_LIMIT})
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -15,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import encode_utf8, write_text
+from docmt.core.files import encode_utf8, write_text, writing
 from docmt.documents import Document
 from docmt.serve.engine import Engine
-from docmt.serve.file_process import RESULTS, FileProcess, JobFacts
-from docmt.serve.file_worker import FileLimits
+from docmt.serve.file_process import RESULTS, FileProcess
+from docmt.serve.file_worker import FileLimits, JobFacts
 from docmt.serve.job_journal import JobJournal, Links
 from docmt.serve.job_store import (
     ACTIVE,
@@ -34,7 +35,6 @@ from docmt.serve.job_store import (
     LoadedJob,
     LoadedJobs,
     is_disk_full,
-    move_file,
 )
 from docmt.serve.job_translation import (
     JobResults,
@@ -142,7 +142,8 @@ class DocumentJobs:
             raise DocmtError(f"{name} has more than {self.config.max_file_bytes // 2**20} MiB. Split it.")
         id, folder = self.store.new_folder()
         try:
-            await asyncio.to_thread(move_file, file, folder / "source")
+            with writing(folder / "source"):
+                await asyncio.to_thread(shutil.move, file, folder / "source")
             contents = await self._files.read(folder / "source", folder / "contents.json", facts)
             if options.entries:
                 await asyncio.to_thread(write_text, folder / "glossary.tsv", options.entries)

@@ -15,15 +15,15 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import write_error
+from docmt.core.files import writing
 from docmt.documents import Document
-from docmt.serve.file_worker import FileLimits, FileTask
+from docmt.serve.file_worker import FileLimits, FileTask, JobFacts
 
 _NAMES = ("html", "xlf", "tmx", "txt")
 RESULTS: Mapping[str, str] = {
@@ -40,32 +40,6 @@ _GRACE = 2
 """Seconds for the start of the process."""
 _TIME_SIGNALS = {int(getattr(signal, name, 0)) for name in ("SIGALRM", "SIGXCPU")}
 """They end a process at its limits."""
-
-
-@dataclass(frozen=True)
-class JobFacts:
-    """The properties of a job that never change."""
-
-    name: str
-    """file name as the user knows it"""
-    format: str
-    """text, jsonl, or a name in `docmt.documents.input_formats`"""
-    model: str
-    source_language: str
-    target_language: str
-    """codes of the model; empty where it has none"""
-    sentences: int
-    fields: tuple[str, ...] = ()
-    """see `docmt.formats.units.ReadConfig`"""
-    skipped: Mapping[str, int] = field(default_factory=dict)
-    """number of parts that are not translated, by reason"""
-    glossary_ids: tuple[str, ...] = ()
-    """glossaries that the client named; the folder of the job has their entries of then"""
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        """Codes of source and target."""
-        return self.source_language, self.target_language
 
 
 @dataclass(frozen=True)
@@ -146,22 +120,21 @@ class FileProcess:
         error. format: one of `RESULTS`, or changes. reviewed: path and name of that file. revision: see
         `write_xliff`. Raises DocmtError if that fails.
         """
-        try:  # names that no process of an earlier server writes to
-            with TemporaryDirectory(prefix=WORK_PREFIX, dir=output.parent, ignore_cleanup_errors=True) as folder:
-                lines, result = Path(folder, "records"), Path(folder, "result")
-                lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-                paths = {"records": str(lines.absolute()), "reviewed": reviewed[0], "reviewed_name": reviewed[1]}
-                await self._run(self._make_task(source, result, facts, **paths, result=format, revision=revision))
-                if not result.is_file():
-                    raise _damaged(facts.name)
-                result.replace(output)
-        except OSError as error:
-            raise write_error(output, error) from error
+        with (
+            writing(output),
+            TemporaryDirectory(prefix=WORK_PREFIX, dir=output.parent, ignore_cleanup_errors=True) as folder,
+        ):  # names that no process of an earlier server writes to
+            lines, result = Path(folder, "records"), Path(folder, "result")
+            lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+            paths = {"records": str(lines.absolute()), "reviewed": reviewed[0], "reviewed_name": reviewed[1]}
+            await self._run(self._make_task(source, result, facts, **paths, result=format, revision=revision))
+            if not result.is_file():
+                raise _damaged(facts.name)
+            result.replace(output)
 
     def _make_task(self, source: Path, output: Path, facts: JobFacts, **options: str) -> FileTask:
         paths = str(source.absolute()), str(output.absolute()), f"{output.absolute()}.answer"
-        fields, limits = list(facts.fields), self._limits
-        return FileTask(*paths, facts.name, facts.format, fields, *facts.languages, limits, self._protect, **options)
+        return FileTask(*paths, facts, self._limits, self._protect, **options)
 
     async def _run(self, task: FileTask) -> None:
         """Run a process to its end. Raises DocmtError for an error of the file, and for a process that dies."""

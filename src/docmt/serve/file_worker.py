@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from docmt.core.errors import DocmtError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from docmt.decoding.file_translation import FileTranslation
     from docmt.documents import Document
-    from docmt.documents.document import Layout
+    from docmt.documents.document import InputFile, Layout
     from docmt.formats.bilingual_files import BilingualUnit
 
 TEXT_FORMATS = ("text", "jsonl")
@@ -47,6 +47,32 @@ class FileLimits:
 
 
 @dataclass(frozen=True)
+class JobFacts:
+    """The properties of a job that never change."""
+
+    name: str
+    """file name as the user knows it"""
+    format: str
+    """text, jsonl, or a name in `docmt.documents.input_formats`"""
+    model: str
+    source_language: str
+    target_language: str
+    """codes of the model; empty where it has none"""
+    sentences: int
+    fields: tuple[str, ...] = ()
+    """see `docmt.formats.units.ReadConfig`"""
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    """number of parts that are not translated, by reason"""
+    glossary_ids: tuple[str, ...] = ()
+    """glossaries that the client named; the folder of the job has their entries of then"""
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Codes of source and target."""
+        return self.source_language, self.target_language
+
+
+@dataclass(frozen=True)
 class FileTask:
     """Reading or writing of a file."""
 
@@ -56,13 +82,8 @@ class FileTask:
     """path of the result"""
     answer: str
     """path of the answer"""
-    name: str
-    """file name in messages and in the result"""
-    format: str
-    """"auto", text, jsonl, or a name in `docmt.documents.input_formats`"""
-    fields: list[str]
-    source_language: str
-    target_language: str
+    facts: JobFacts
+    """its name is in messages and in the result; its format may be auto"""
     limits: FileLimits
     protect: Sequence[str] | None
     """see `FileConfig`"""
@@ -79,13 +100,13 @@ class FileTask:
     @property
     def subject(self) -> str:
         """Name of the file that errors are about."""
-        return self.reviewed_name or self.name
+        return self.reviewed_name or self.facts.name
 
     @classmethod
     def from_json(cls, text: str) -> FileTask:
         """Parse the fields of a task."""
         values = json.loads(text)
-        return cls(**{**values, "limits": FileLimits(**values["limits"])})
+        return cls(**{**values, "facts": JobFacts(**values["facts"]), "limits": FileLimits(**values["limits"])})
 
 
 def main() -> None:
@@ -141,13 +162,13 @@ def run(task: FileTask) -> None:
     file = open_file(task)
     count = sum(map(len, file.documents))
     if count > (most := task.limits.sentences):
-        raise DocmtError(f"{task.name} has {count:,} sentences, more than {most:,}. Split it.")
+        raise DocmtError(f"{task.facts.name} has {count:,} sentences, more than {most:,}. Split it.")
     if not task.records:
         contents = json.dumps(describe_file(file), ensure_ascii=False).encode()
     else:
         lines = read_bytes(task.records).decode().splitlines()
         if len(lines) != count:
-            raise DocmtError(f"{task.name} was read in another way than before. Upload it again.")
+            raise DocmtError(f"{task.facts.name} was read in another way than before. Upload it again.")
         contents = render(file, lines, task)
     Path(task.output).write_bytes(contents)
 
@@ -163,12 +184,12 @@ def render(file: JobMarkupFile | JobTextFile, lines: list[str], task: FileTask) 
         return file.render(lines)
     if task.result == "txt":
         return write_plain_text(file.documents, lines).encode()
-    units, languages = file.pair_units(lines), (task.source_language, task.target_language)
+    units, languages = file.pair_units(lines), task.facts.languages
     if task.result == "changes":
         reviewed = read_xliff_targets(read_bytes(task.reviewed), task.reviewed_name, versions="12")
         return json.dumps([*find_changes(units, reviewed, *languages), reviewed.revision]).encode()
-    format = FIELD_SEPARATOR.join([file.format, *task.fields])
-    return format_bilingual(units, task.result, task.name, format, languages, task.revision)
+    format = FIELD_SEPARATOR.join([file.format, *task.facts.fields])
+    return format_bilingual(units, task.result, task.facts.name, format, languages, task.revision)
 
 
 def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
@@ -178,22 +199,21 @@ def open_file(task: FileTask) -> JobMarkupFile | JobTextFile:
     from docmt.documents import read_input
     from docmt.documents.input_formats import FORMATS, check_known, find_format
 
-    data, language = read_bytes(task.source), task.source_language or "en"
-    if task.format not in TEXT_FORMATS:
-        check_known(task.name)
-    if task.format not in TEXT_FORMATS and (format := FORMATS.get(task.format) or find_format(task.name, data)):
-        languages = task.source_language, task.target_language, language
-        config = FileConfig(*languages, tuple(task.fields), protect=task.protect)
-        return JobMarkupFile(FileTranslation(task.name, data, format, config))
-    if task.fields:
-        raise DocmtError(f"{task.name}: fields are for files with markup, not for plain text and JSONL")
+    facts, data = task.facts, read_bytes(task.source)
+    language = facts.source_language or "en"
+    if facts.format not in TEXT_FORMATS:
+        check_known(facts.name)
+        if format := FORMATS.get(facts.format) or find_format(facts.name, data):
+            config = FileConfig(*facts.languages, language, tuple(facts.fields), protect=task.protect)
+            return JobMarkupFile(FileTranslation(facts.name, data, format, config))
+    if facts.fields:
+        raise DocmtError(f"{facts.name}: fields are for files with markup, not for plain text and JSONL")
     if b"\0" in data[:_BEGINNING] and not data.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")):
         suffixes = ", ".join(suffix for each in FORMATS.values() for suffix in each.suffixes)
-        raise DocmtError(f"{task.name} is no text and no document that docmt reads. It reads {suffixes} and .txt.")
-    layout: Layout = "text" if task.format == "text" else "jsonl" if task.format == "jsonl" else "auto"
-    text = decode_utf8(data, task.name)
-    input = read_input(task.name, layout=layout, language=language, text=text, protect=task.protect or ())
-    return JobTextFile(input.format, input.documents, {"code": input.code_lines} if input.code_lines else {}, task)
+        raise DocmtError(f"{facts.name} is no text and no document that docmt reads. It reads {suffixes} and .txt.")
+    layout: Layout = "text" if facts.format == "text" else "jsonl" if facts.format == "jsonl" else "auto"
+    text = decode_utf8(data, facts.name)
+    return JobTextFile(read_input(facts.name, layout=layout, language=language, text=text, protect=task.protect or ()))
 
 
 def describe_file(file: JobMarkupFile | JobTextFile) -> dict[str, Any]:
@@ -238,8 +258,10 @@ class JobMarkupFile:
 class JobTextFile:
     """A file of plain text or JSON Lines."""
 
-    def __init__(self, format: str, documents: list[Document], skipped: dict[str, int], task: FileTask) -> None:
-        self.format, self.documents, self.skipped, self._task = format, documents, skipped, task
+    def __init__(self, input: InputFile) -> None:
+        self.format: str = input.format
+        self.documents = input.documents
+        self.skipped = {"code": input.code_lines} if input.code_lines else {}
 
     def list_paragraphs(self) -> list[list[int]]:
         """Return the number of the line of each sentence that has any."""

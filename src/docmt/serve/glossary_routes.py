@@ -30,7 +30,7 @@ from docmt.serve.glossary_store import (
 )
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.model_pool import list_pairs
-from docmt.serve.service_state import FORBIDDEN, ServiceState, get_state
+from docmt.serve.service_state import FORBIDDEN, ServiceState, authorize, get_state
 from docmt.serve.text_translation import ChosenModel
 
 _MOST_IDS = 5
@@ -62,15 +62,14 @@ async def read_terms(
 
 async def _call(request: Request, work: Callable[..., Result], *arguments: object) -> Result:
     """Return the result of a method of the store for the owner of the key, and the id in the path if there is one."""
-    state = get_state(request)
-    owner = state.find_owner(request, status=FORBIDDEN)
+    state, owner = authorize(request, FORBIDDEN)
     return await asyncio.to_thread(work, state.glossaries, owner, *request.path_params.values(), *arguments)
 
 
 async def _read_body(request: Request) -> RequestValues:
     """Return the values of a request with entries. Raises RequestError if too many arrive, as they are large."""
-    state = get_state(request)
-    arriving = f"glossaries of {state.find_owner(request, status=FORBIDDEN)}"
+    state, owner = authorize(request, FORBIDDEN)
+    arriving = f"glossaries of {owner}"
     if state.arriving[arriving] >= _MOST_ARRIVING:
         raise RequestError("too many glossaries arrive: try again later", 429, {"retry-after": "5"})
     state.arriving[arriving] += 1
@@ -147,7 +146,7 @@ def _is_version_3(request: Request) -> bool:
 
 def _read_pair(request: Request) -> Pair:
     """Return the languages in the query, after a check of the key."""
-    get_state(request).find_owner(request, status=FORBIDDEN)
+    authorize(request, FORBIDDEN)
     return make_pair(request.query_params.get("source_lang", ""), request.query_params.get("target_lang", ""))
 
 
@@ -215,8 +214,7 @@ async def delete_dictionary(request: Request) -> Response:
 
 async def list_glossary_languages(request: Request) -> Response:
     """List the pairs of languages of the models."""
-    state = get_state(request)
-    state.find_owner(request, status=FORBIDDEN)
+    state, _ = authorize(request, FORBIDDEN)
     pairs = [(one, two) for one, others in list_pairs(state.engine.models.describe()).items() for two in others]
     named = dict.fromkeys((primary_language(one), primary_language(two)) for one, two in pairs)
     return JSONResponse({"supported_languages": [{"source_lang": one, "target_lang": two} for one, two in named]})

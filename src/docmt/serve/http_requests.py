@@ -28,6 +28,7 @@ from starlette.staticfiles import NotModifiedResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.core.settings import quote
 from docmt.serve.data_directory import hide_folders
 from docmt.serve.glossary_store import MAX_BYTES
@@ -205,10 +206,7 @@ def _parse_pairs(data: bytes, name: str) -> list[tuple[str, str]]:
 
 def _collect(pairs: Iterable[tuple[str, str | UploadFile]]) -> dict[str, Any]:
     """Return the texts by name, and a list for a name that is repeated."""
-    values: dict[str, list[str]] = {}
-    for name, value in pairs:
-        if isinstance(value, str):
-            values.setdefault(name, []).append(value)
+    values = group_pairs((name, value) for name, value in pairs if isinstance(value, str))
     return {name: each[0] if len(each) == 1 else each for name, each in values.items()}
 
 

@@ -22,9 +22,10 @@ from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import lock_directory, write_error
+from docmt.core.files import lock_directory, writing
 from docmt.serve.data_directory import hide_folders, make_private, other_version_error, prepare_database
-from docmt.serve.file_process import WORK_PREFIX, FileContents, JobFacts
+from docmt.serve.file_process import WORK_PREFIX, FileContents
+from docmt.serve.file_worker import JobFacts
 from docmt.serve.job_journal import JobJournal
 from docmt.terms import Glossary
 
@@ -152,11 +153,9 @@ class JobStore:
         Running jobs are queued again, and their crashes counted. Expired jobs, folders without a job and unfinished
         files are removed. Raises DocmtError if another server uses the directory, and if it cannot be written.
         """
-        try:
+        with writing(self._spool):
             make_private(self._data, self._path)
             self._spool.mkdir(exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise write_error(self._spool, error) from error
         self._locks.enter_context(lock_directory(self._data, f"{self._data} is used", mode=0o600))
         try:
             self._connect()
@@ -181,10 +180,8 @@ class JobStore:
     def new_folder(self) -> tuple[str, Path]:
         """Return a new id, which cannot be guessed, and its empty folder."""
         id = secrets.token_hex(_ID_BYTES)
-        try:
+        with writing(self._spool):
             self.folder(id).mkdir(mode=0o700)
-        except OSError as error:
-            raise write_error(self._spool, error) from error
         return id, self.folder(id)
 
     def folder(self, id: str) -> Path:
@@ -317,14 +314,6 @@ def is_disk_full(error: BaseException | None) -> bool:
         return error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
     is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return is_full or (error is not None and is_disk_full(error.__cause__))
-
-
-def move_file(source: Path, target: Path) -> None:
-    """Move a file. Raises DocmtError if it cannot be moved."""
-    try:
-        shutil.move(source, target)
-    except OSError as error:
-        raise write_error(target, error) from error
 
 
 def _format_time(seconds: float) -> str:

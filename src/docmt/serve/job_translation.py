@@ -25,7 +25,8 @@ from docmt.documents import ParallelDocument
 from docmt.engines.sentence_requests import UntranslatedSentence
 from docmt.formats.language_codes import format_language_tag, primary_language
 from docmt.serve.engine import Engine, Overloaded
-from docmt.serve.file_process import RESULTS, WORK_PREFIX, FileProcess, JobFacts
+from docmt.serve.file_process import RESULTS, WORK_PREFIX, FileProcess
+from docmt.serve.file_worker import JobFacts
 from docmt.serve.job_journal import JobJournal, Links, TranslationPlan
 from docmt.serve.job_store import LoadedJob
 from docmt.serve.work_queue import Lane, Work
@@ -388,8 +389,7 @@ def count_edits(edits: Sequence[tuple[Any, ...]], journal: JobJournal) -> dict[s
 def name_result(facts: JobFacts, format: str) -> str:
     """Return report.fr.docx for report.docx, and report.en-fr.html for both sides of it; XLIFF 1.2 is named so."""
     path = Path(plain_name(facts.name))
-    codes = facts.source_language, facts.target_language
-    source, target = (format_language_tag(code) if code else "" for code in codes)
+    source, target = (format_language_tag(code) if code else "" for code in facts.languages)
     label = target or "translated"
     if format not in ("original", "txt") and source and target:
         label = f"{source}-{target}" + ".xliff12" * (format == "xlf12")

@@ -29,7 +29,6 @@ from docmt.serve.text_translation import (
     choose_model,
     choose_models,
     detect_source,
-    is_one_document,
     make_item,
     translate_items,
     until_disconnected,
@@ -73,10 +72,9 @@ async def translate(request: Request) -> Response:
     markup = FORMATS.get(values.choice("format", ("text", "html"), "text"))
     count = values.whole("alternatives", 0, MAX_ALTERNATIVES)
     state.take_texts(request, texts)
-    is_document = is_one_document(request)
-    chosen = choose_models(texts, is_document, lambda text: choose_model(state.engine, source, target, text))
+    chosen = choose_models(request, texts, lambda text: choose_model(state.engine, source, target, text))
     items = [await make_item(state.engine, *pair, markup) for pair in zip(texts, chosen, strict=True)]
-    options = TextOptions(n_best=count + 1, is_document=is_document)
+    options = TextOptions(n_best=count + 1)
     rows = await translate_items(request, state.engine, [each.name for each in chosen], items, options)
     translations = [item.render([each.sentence for each in row]) for item, row in zip(items, rows, strict=True)]
     answer: dict[str, Any] = {"translatedText": translations}

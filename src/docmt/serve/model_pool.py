@@ -22,6 +22,7 @@ from docmt.checkpoint.model_directory import find_model, load_model_config
 from docmt.checkpoint.model_names import InstalledModel, describe_installed, join_pair, list_models
 from docmt.checkpoint.weights import WEIGHTS_FILE, read_shapes
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.decoding import SearchConfig, Translator
 from docmt.decoding.document_translator import DocumentTranslator
 from docmt.engines import EndpointTranslator, EngineProfile, is_endpoint, read_profile
@@ -159,14 +160,7 @@ class ModelPool:
 
     def describe(self) -> list[ModelDescription]:
         """Return the models in the order in which they are preferred."""
-        described = []
-        for name, model in self._models.items():
-            is_local = name not in self._profiles
-            facts = model.source_language, model.target_language, model.system, model.parameters, model.licence
-            precision, same_in_batches = self._precision if is_local else "", is_local and self._precision == "float32"
-            state = self.is_loaded(name), precision, same_in_batches, self._reads_context[name]
-            described.append(ModelDescription(name, *facts, *state))
-        return described
+        return list(map(self.describe_one, self._models))
 
     def find(self, name: str = "", source: str = "", target: str = "") -> str:
         """Return the first model with this name or pair and these languages. Raises UnknownModel if there is none."""
@@ -181,11 +175,14 @@ class ModelPool:
 
     def describe_one(self, name: str) -> ModelDescription:
         """Return a model by its name. Raises UnknownModel."""
-        for each in self.describe():
-            if each.name == name:
-                return each
-        advice = f"The service has {self._list_models()}: translate the document again, or tell who runs the server"
-        raise UnknownModel(f"the model {name} of this document is not served any more. {advice}.")
+        if (model := self._models.get(name)) is None:
+            advice = f"The service has {self._list_models()}: translate the document again, or tell who runs the server"
+            raise UnknownModel(f"the model {name} of this document is not served any more. {advice}.")
+        is_local = name not in self._profiles
+        facts = model.source_language, model.target_language, model.system, model.parameters, model.licence
+        precision, same_in_batches = self._precision if is_local else "", is_local and self._precision == "float32"
+        state = self.is_loaded(name), precision, same_in_batches, self._reads_context[name]
+        return ModelDescription(name, *facts, *state)
 
     def is_loaded(self, name: str) -> bool:
         """Return whether a model is loaded."""
@@ -365,10 +362,6 @@ def language_name(code: str) -> str:
 
 def list_pairs(models: Sequence[ModelDescription]) -> dict[str, list[str]]:
     """Return the tags of the target languages for each source language; models without languages are left out."""
-    pairs: dict[str, list[str]] = {}
-    for each in models:
-        if each.source_language and each.target_language:
-            targets = pairs.setdefault(format_language_tag(each.source_language), [])
-            if (target := format_language_tag(each.target_language)) not in targets:
-                targets.append(target)
-    return pairs
+    known = [each for each in models if each.source_language and each.target_language]
+    tags = ((format_language_tag(each.source_language), format_language_tag(each.target_language)) for each in known)
+    return group_pairs(dict.fromkeys(tags))

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from docmt.core.files import write_error
+from docmt.core.files import writing
 from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
@@ -29,7 +29,7 @@ from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
 from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord, NoSuchDocument
 from docmt.serve.job_translation import TermRequest
-from docmt.serve.service_state import ServiceState, get_state, max_connections
+from docmt.serve.service_state import ServiceState, authorize, get_state, max_connections
 from docmt.serve.text_translation import (
     SentenceResult,
     TextItem,
@@ -58,8 +58,7 @@ RESULT_HEADERS = {"content-security-policy": "sandbox; default-src 'none'", "x-c
 
 async def translate(request: Request) -> Response:
     """Translate a text, or sentences."""
-    state = get_state(request)
-    owner = state.find_owner(request)
+    state, owner = authorize(request)
     values = await read_values(request, state.config.max_body_bytes)
     values.check_names(
         "text sentences source target model context context_targets alternatives alignments glossary_id glossary_ids"
@@ -146,16 +145,14 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
 
 async def list_models(request: Request) -> Response:
     """List the models."""
-    state = get_state(request)
-    state.find_owner(request)
+    state, _ = authorize(request)
     models = [asdict(each) for each in state.engine.models.describe()]
     return JSONResponse({"models": models})
 
 
 async def list_languages(request: Request) -> Response:
     """List the language pairs."""
-    state = get_state(request)
-    state.find_owner(request)
+    state, _ = authorize(request)
     pairs = [
         {"source": each.source_language, "target": each.target_language, "model": each.name}
         for each in state.engine.models.describe()
@@ -183,8 +180,7 @@ async def check_readiness(request: Request) -> Response:
 
 async def show_metrics(request: Request) -> Response:
     """Return the metrics for Prometheus."""
-    state = get_state(request)
-    state.find_owner(request)
+    state, _ = authorize(request)
     return Response(state.metrics.format(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -195,8 +191,7 @@ async def show_description(request: Request) -> Response:
 
 async def create_document(request: Request) -> Response:
     """Start the translation of a file or of a text."""
-    state = get_state(request)
-    owner = state.find_owner(request)
+    state, owner = authorize(request)
     state.check_upload(request)
     values = await read_values(request, state.config.max_body_bytes)
     values.check_names("file text format source target model fields context name glossary_id glossary_ids")
@@ -273,21 +268,18 @@ async def _stored(content: UploadFile | bytes, state: ServiceState) -> AsyncIter
 
 def _store(content: UploadFile | bytes, path: Path) -> None:
     """Write a file. Raises DocmtError, such as for a full disk."""
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.open("xb") as file:
             if isinstance(content, bytes):
                 file.write(content)
             else:
                 shutil.copyfileobj(content.file, file)
-    except OSError as error:
-        raise write_error(path, error) from error
 
 
 async def list_documents(request: Request) -> Response:
     """List the documents of a key. Without keys there is no list: who knows the id of a document may read it."""
-    state = get_state(request)
-    owner = state.find_owner(request)
+    state, owner = authorize(request)
     return JSONResponse({"documents": [each.to_json() for each in state.jobs.list_documents(owner)] if owner else []})
 
 
@@ -378,13 +370,12 @@ async def use_terms(request: Request) -> Response:
     facts, sources = state.jobs.status(id, owner).facts, state.jobs.sources(id, owner)
     values = await read_values(request, state.config.max_body_bytes)
     values.check_names("source target file")
-    languages = facts.source_language, facts.target_language
     pair, upload = (values.text("source"), values.text("target")), values.files.get("file")
     if upload is None and not all(pair):
         raise RequestError("there is no term: send source and target, or a glossary (multipart/form-data, file=...)")
     if upload is not None and any(pair):
         raise RequestError("there are a term and a glossary: send one of them, not both")
-    glossary = await read_glossary(upload, languages) if upload else Glossary.from_pairs([pair], languages)
+    glossary = await read_glossary(upload, facts.languages) if upload else Glossary.from_pairs([pair], facts.languages)
     mode: TermMode = "prefer" if upload else "require"
     terms = await asyncio.to_thread(TermRequest.make, sources, glossary, mode)
     terms.check()
@@ -461,8 +452,7 @@ def file_response(request: Request, path: Path, name: str) -> Response:
 
 def _identify(request: Request) -> tuple[ServiceState, str, str]:
     """Return what the routes share, the owner of the key, and the id of the document."""
-    state = get_state(request)
-    return state, state.find_owner(request), request.path_params["id"]
+    return *authorize(request), request.path_params["id"]
 
 
 async def _read(request: Request, names: str = "") -> tuple[ServiceState, str, str, RequestValues]:

@@ -220,6 +220,12 @@ def _find_key(request: Request) -> AccessKey | None:
     return getattr(request.state, "access_key", None)
 
 
+def authorize(request: Request, status: int = 401) -> tuple[ServiceState, str]:
+    """Return what the routes share, and the owner of the request's key. See `ServiceState.find_owner`."""
+    state = get_state(request)
+    return state, state.find_owner(request, status=status)
+
+
 def get_state(request: Request) -> ServiceState:
     """Return what the routes share."""
     state: ServiceState = request.app.state.service

@@ -111,12 +111,13 @@ class TextOptions:
     align: bool = False
     terms: TermMatcher | None = None
     """of glossaries that the request names"""
-    is_document: bool = False
-    """whether the texts, in order, are one document; otherwise they do not know each other"""
 
 
 def is_one_document(request: Request) -> bool:
-    """Return whether the texts of the request are one document, which a header says."""
+    """Return whether the texts of a request, in order, are one document, which a header says.
+
+    Otherwise they do not know each other.
+    """
     return request.headers.get(_DOCUMENT_HEADER, "") == "1"
 
 
@@ -143,12 +144,12 @@ def choose_model(engine: Engine, source: str, target: str, text: str = "", name:
         raise RequestError(str(error)) from error
 
 
-def choose_models(texts: Sequence[str], is_document: bool, choose: Callable[[str], ChosenModel]) -> list[ChosenModel]:
+def choose_models(request: Request, texts: Sequence[str], choose: Callable[[str], ChosenModel]) -> list[ChosenModel]:
     """Return the model of each text; of texts that are one document, that of all. choose: returns it for a text.
 
     A foreign text of a list stays as it is. Raises ForeignTextError if all are.
     """
-    if is_document:
+    if is_one_document(request):
         return [choose(" ".join(texts))] * len(texts)
     chosen, foreign = list[ChosenModel](), list[ForeignTextError]()
     for text in texts:
@@ -254,7 +255,7 @@ async def translate_items(
     Counts of terms are kept as `request.state.terms`, for a header of the answer.
     Raises DocmtError if a sentence cannot be translated, and Overloaded.
     """
-    groups = [items] if options.is_document and items else [[item] for item in items]
+    groups = [items] if is_one_document(request) and items else [[item] for item in items]
     works: list[Work | None] = []
     owner = getattr(request.state, "owner", "")
 

@@ -12,6 +12,7 @@ from itertools import accumulate, zip_longest
 from typing import Literal
 
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding import PartialTranslation
 from docmt.decoding.document_translator import DocumentTranslator, OpenTranslation
@@ -34,8 +35,8 @@ class Work:
     document: Document
     lane: Lane = "interactive"
     n_best: int = 1
-    align: bool | Callable[[int], bool] = False
-    """whether to add word links, or for which sentences by number"""
+    align: Callable[[int], bool] = lambda number: False
+    """whether to add the word links of a sentence, by its number"""
     resume_point: ResumePoint | None = None
     """of the last part of an interrupted work"""
     targets: Sequence[str] = ()
@@ -63,10 +64,6 @@ class Work:
         if self._open is not None:
             return self._open.count_tokens()
         return self._cumulative[-1] - self._cumulative[min(self.finished, len(self.document))]
-
-    def waiting_sentences(self) -> int:
-        """Return the number of sentences still to translate."""
-        return len(self.document) - self.finished
 
     def prepare(self, translator: DocumentTranslator) -> None:
         """Tokenize the document, once, and the supplied translations."""
@@ -97,10 +94,7 @@ class Work:
 
     def select_aligned(self, part: PartialTranslation) -> list[int]:
         """Return the sentences of a part, from 0, whose words are to be aligned."""
-        numbers = range(len(part.source))
-        if callable(self.align):
-            return [number for number in numbers if self.align(part.first + number)]
-        return list(numbers) if self.align else []
+        return [number for number in range(len(part.source)) if self.align(part.first + number)]
 
     def deliver(self, result: PartialTranslation | DocmtError | None) -> None:
         """Pass on a part, an error, or the end, from the thread that translates."""
@@ -185,10 +179,7 @@ class WorkQueue:
 
     def _list_in_turn(self, lane: Lane) -> list[Work]:
         """Return what waits in a lane, one work of each owner after the other; who was served last is the last."""
-        works: dict[str, list[Work]] = {}
-        for work in self._lanes[lane]:
-            if not work.is_cancelled:
-                works.setdefault(work.owner, []).append(work)
+        works = group_pairs((work.owner, work) for work in self._lanes[lane] if not work.is_cancelled)
         self._turns = {owner: turn for owner, turn in self._turns.items() if owner in works or turn == self._count}
         in_turn = sorted(works.values(), key=lambda each: self._turns.get(each[0].owner, 0))
         return [work for row in zip_longest(*in_turn) for work in row if work is not None]
@@ -251,4 +242,4 @@ class WorkQueue:
 
     def count_sentences(self, lane: Lane) -> int:
         """Return the sentences that wait in a lane."""
-        return sum(work.waiting_sentences() for work in self._lanes[lane] if not work.is_cancelled)
+        return sum(len(work.document) - work.finished for work in self._lanes[lane] if not work.is_cancelled)
