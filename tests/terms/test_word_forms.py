@@ -38,6 +38,7 @@ def test_forms_of_verbs_are_known(language, verbs, others):
             "We want to [support] them.",
             "If you [plan] well, it [works].",
             "Don\u2019t [report] it.",
+            "It [costs] a lot.",
             "It is there to [support] the firm.",
         ),
     ],

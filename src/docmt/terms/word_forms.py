@@ -64,8 +64,6 @@ _OBJECT = re.compile(r"\s{1,9}(the|an?|our|their|its|his|her|your|my|this|these|
 _TO = re.compile(r"(?<![\w'’])to\s{1,9}$", re.I)
 _BEFORE = 20
 """Characters before a word that may show that it is a verb."""
-_VERB_FORMS = 4
-"""Forms that the table has of English verbs, at least."""
 _BEGINNING = 6
 """Letters that the forms of a word mostly share."""
 
@@ -231,7 +229,8 @@ class WordForms:
 
     def _can_be_verb(self, word: str) -> bool:
         """Return whether an English word has the forms of a verb."""
-        return self.has_table and len(self._by_lemma.get(self.lemma(word), ())) >= _VERB_FORMS
+        forms = self._by_lemma.get(self.lemma(word), ()) if self.has_table else ()
+        return any(form.endswith(("ed", "ing")) for form in forms if form not in (word, self.lemma(word)))
 
     def list_forms(self, word: str) -> list[str]:
         """Return the other forms of a word that the table has, in lower case.
