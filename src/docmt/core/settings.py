@@ -99,8 +99,10 @@ def field_range(settings: type, name: str) -> tuple[float, float]:
     return least, most
 
 
-field_types = cache(typing.get_type_hints)
-"""Return the types of the fields of a dataclass, by name."""
+@cache
+def field_types(settings: type) -> dict[str, Any]:
+    """Return the types of the fields of a dataclass, by name."""
+    return typing.get_type_hints(settings)
 
 
 def check_fields(settings: Any, prefix: str) -> None:
