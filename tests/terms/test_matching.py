@@ -241,6 +241,7 @@ def test_a_forbidden_spelling_of_a_kept_name_is_not_kept():
         ({"invoice": "facturette"}, "invoices", ["facturettes"]),
         ({"local animal": "animal local"}, "local animals", ["animaux locaux"]),
         ({"luggage": "bagages"}, "the luggage", ["bagages", "bagage"]),
+        ({"set-up": "bagages"}, "the set-up", ["bagages", "bagage"]),
         ({"board of directors": "comité directeur"}, "the board of directors", ["comité directeur"]),
         ({"sports car": "voiture de sport"}, "sports cars", ["voitures de sport"]),
         ({"message": "e-mail"}, "messages", ["e-mails"]),

@@ -236,7 +236,8 @@ class TermMatcher:
         """
         term, is_plural = occurrence.term, self.source.is_plural(occurrence.words)
         forms, listed = dict[str, None](), dict.fromkeys(occurrence.targets)
-        is_own = " ".join(occurrence.words).casefold() == normalize_characters(term.source).replace("’", "'").casefold()
+        own_words = _read_words(term.source)[1]
+        is_own = [word.casefold() for word in occurrence.words] == [word.casefold() for word in own_words]
         for text in () if term.keep else listed:
             spans = find_words(text)
             inflected = self.target.inflect([text[slice(*span)] for span in spans], is_plural)
