@@ -35,7 +35,7 @@ from docmt.checkpoint.model_directory import (
 from docmt.checkpoint.model_names import HUB_ID_KEY, HUB_REVISION_KEY, LICENSE_KEY, models_folder
 from docmt.checkpoint.weights import CONFIG_FILE, INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE, check_pickle, read_weight_map
 from docmt.core.errors import DocmtError, missing_package_error, printable
-from docmt.core.files import atomic_directory, lock, read_json, write_error
+from docmt.core.files import atomic_directory, lock, read_json, write_error, writing
 from docmt.core.logging import is_quiet
 
 _PAIR_IN_NAME = re.compile(r"(?<![a-zA-Z_])(?=([a-z]{2,3})-([a-z]{2,3})(?![a-zA-Z]))")
@@ -291,15 +291,13 @@ def _download_folder(model: HubModel, directory: Path) -> Iterator[Path]:
     """
     folder = directory.with_name(f".{model.name}.download")
     files = folder / model.name  # its name will be in the model card
-    try:
+    with writing(folder):
         directory.parent.mkdir(parents=True, exist_ok=True)
         with lock(directory.with_name(f".{model.name}.lock"), f"{model.hub_id} is being pulled", remove=True):
             files.mkdir(parents=True, exist_ok=True)
             check_not_existing(directory)
             yield files
             shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        raise write_error(folder, error) from error
 
 
 def _check_pickles(files: Path) -> None:

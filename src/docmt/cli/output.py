@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from docmt.core.errors import DocmtError, map_or_error, printable
-from docmt.core.files import check_writable, encode_utf8, write_all, write_error
+from docmt.core.files import check_writable, encode_utf8, write_all, writing
 from docmt.core.plain_text import STANDARD, write_bytes, write_text
 from docmt.core.resumable_file import Note, ResumableFile
 from docmt.decoding.file_translation import FileTranslation
@@ -306,12 +306,10 @@ class StreamOutput:
         if self._path == STANDARD:
             write_text(STANDARD, text)
             return
-        try:
+        with writing(self._path):
             if self._file is None:
                 self._file = Path(self._path).open("wb", buffering=0)  # noqa: SIM115 - stays open for the next parts
             write_all(self._file, encode_utf8(text, self._path))
-        except OSError as error:
-            raise write_error(self._path, error) from error
 
     def close(self) -> None:
         """Close the device."""

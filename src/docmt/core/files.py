@@ -288,10 +288,8 @@ def check_writable(path: Path) -> None:
 
 def make_directory(path: Path) -> None:
     """Create a directory, unless it exists. Raises DocmtError if it cannot be created."""
-    try:
+    with writing(path):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise write_error(path, error) from error
 
 
 def write_error(path: Path | str, error: OSError) -> DocmtError:
@@ -309,7 +307,7 @@ def write_error(path: Path | str, error: OSError) -> DocmtError:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path | str) -> Iterator[None]:
     """Raise DocmtError for operating system errors of the block, which writes this path."""
     try:
         yield

@@ -34,6 +34,7 @@ from docmt.core.files import (
     stored_checksums,
     write_error,
     write_text,
+    writing,
 )
 from docmt.core.settings import MANY, build, check_number, flatten, list_names, read_yaml, to_mapping
 from docmt.training.train_config import TrainConfig, absolute_path, first_difference
@@ -275,11 +276,8 @@ class RunDirectory:
 
     def add_metrics(self, values: Mapping[str, Any]) -> None:
         """Append one line to the metrics."""
-        try:
-            with self.metrics.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(values) + "\n")
-        except OSError as error:
-            raise write_error(self.metrics, error) from error
+        with writing(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
 
     def truncate_metrics(self, update: int, within_interval: bool) -> None:
         """Remove metrics after `update`, and damaged lines such as a half-written last one.
@@ -313,10 +311,8 @@ class RunDirectory:
     def log_to_file(self) -> Iterator[None]:
         """Append log messages of docmt to the log file while the block runs."""
         logger = logging.getLogger("docmt")
-        try:
+        with writing(self.log):
             handler = _LogFile(self.log, encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            raise write_error(self.log, error) from error
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         level = logger.level
         logger.addHandler(handler)
