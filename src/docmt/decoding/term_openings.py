@@ -24,7 +24,7 @@ _LIKELY, _CLEAR = 1.0, 0.2
 else the words before the first one beyond the second."""
 _NO_ARTICLE = re.compile(r"(?:de\b|d['’]|que\b|qu['’]|même|autre)", re.I)
 """What an infinitive in French may follow, among the words before nouns."""
-_MOST_JOINTS = 2
+_MOST_BETWEEN = 2
 """Function words between two words of a phrase."""
 _OTHER_FORM = 3.0
 """Log-probability (nats) by which another form of a term has to be better than a listed one."""
@@ -112,7 +112,7 @@ class TermOpenings:
         for next_word in range(number + 1, len(words) if len(occurrence.words) > 1 else 0):
             if not content[next_word]:
                 continue  # a function word belongs to the phrase if the next word does
-            if next_word not in named or next_word - last > _MOST_JOINTS + 1:
+            if next_word not in named or next_word - last > _MOST_BETWEEN + 1:
                 break
             last = next_word
         return Place(target, occurrence, words, number, last)

@@ -23,7 +23,7 @@ _PLURALS = {
 """Endings of the plural for words that are not base forms, and endings that do not tell."""
 _PARTICIPLES = {"es": "[ai]do$", "fr": "(ée?|ant)$", "it": "[aiu]to$", "pt": "[ai]do$"}
 """Endings of participles, which may be nouns."""
-_JOINTS = {
+_FUNCTION_WORDS = {
     "de": "am an auf der des für im in mit und von zu zum zur",
     "en": "and at by for from in of on to with",
     "es": "a al con de del en para por sin",
@@ -31,9 +31,9 @@ _JOINTS = {
     "it": "a al alla con d da dal dalla di del della dei delle in l per",
     "pt": "a ao à com da das de do dos e em na no para por sem",
 }
-"""Words of a phrase after which none changes."""
+"""Prepositions, articles and the like: words of a phrase that follow one of them do not change."""
 _NOUN_FIRST = {"es", "fr", "it", "pt"}
-"""Languages whose phrases begin with their noun. In others it stands before one of these words, or last."""
+"""Languages whose phrases begin with their noun. In others it stands before a function word, or last."""
 _FEMININE = {"es": ("a$", "as$"), "fr": ("e$", "es$"), "it": ("a$", "e$"), "pt": ("a$", "as$")}
 """Endings of words of phrases that are feminine (or have one form), in the singular and in the plural."""
 _ADD_S = {"en": "[a-rt-wy]$", "es": "[aeo]$", "fr": "[a-rt-wyéèêïç]$", "pt": "[aeo]$"}
@@ -52,7 +52,7 @@ _BEFORE_VERBS = re.compile(
     r"|can(?:not|['’]t)?|might|will|shall|(?i:do not|(?:do|did|does)n['’]t|let us|let['’]s)|\w+['’](?:d|ll)"
     r"|(?:want|wants|wanted|need|needs|needed|have|has|had|order|able|wish|plan|try) to)\s{1,9}$"
 )
-"""English words between which and a noun another word stands."""
+"""English words that a verb follows, and no noun."""
 _THIRD_PERSON = re.compile(r"\b(?:he|she|it|who)\s{1,9}$", re.I)
 """English words after which a verb may have an s."""
 _BEFORE_NOUNS = re.compile(
@@ -62,6 +62,7 @@ _BEFORE_NOUNS = re.compile(
 _OBJECT = re.compile(r"\s{1,9}(the|an?|our|their|its|his|her|your|my|this|these|those|it|them|us|him|all|every)\b")
 """English words that hardly ever follow a noun."""
 _TO = re.compile(r"(?<![\w'’])to\s{1,9}$", re.I)
+"""The word before an infinitive, or before a noun."""
 _BEFORE = 20
 """Characters before a word that may show that it is a verb."""
 _BEGINNING = 6
@@ -91,7 +92,7 @@ class WordForms:
         """language: code; empty or unknown: words are compared by their endings."""
         self.language = primary_language(language)
         self._simplemma = _load_simplemma(self.language)
-        self._joints = frozenset(_JOINTS.get(self.language, "").split())
+        self._function_words = frozenset(_FUNCTION_WORDS.get(self.language, "").split())
         self.lemma = lru_cache(maxsize=1 << 16)(self._find_lemma)
         self.is_known = lru_cache(maxsize=1 << 16)(self._is_known)
 
@@ -136,7 +137,7 @@ class WordForms:
     def are_phrase_forms(self, words: Sequence[str], others: Sequence[str]) -> bool:
         """Return whether the words of two phrases are forms of one another; prepositions and articles are the same."""
         pairs = [(one.casefold(), other.casefold()) for one, other in zip(words, others, strict=True)]
-        return all(one == other or other not in self._joints for one, other in pairs) and all(
+        return all(one == other or other not in self._function_words for one, other in pairs) and all(
             map(self.are_forms, words, others)
         )
 
@@ -150,11 +151,13 @@ class WordForms:
         """Return the number of the noun of a phrase."""
         if self.language in _NOUN_FIRST:
             return 0
-        return next((n for n, word in enumerate(words) if n and word.casefold() in self._joints), len(words)) - 1
+        return (
+            next((n for n, word in enumerate(words) if n and word.casefold() in self._function_words), len(words)) - 1
+        )
 
     def inflect(self, words: Sequence[str], is_plural: bool | None) -> list[list[str]]:
         """Return the forms that each word of a phrase may have, its own first, in one number (None: in any)."""
-        end = next((n for n, word in enumerate(words) if word.casefold() in self._joints), len(words))
+        end = next((n for n, word in enumerate(words) if word.casefold() in self._function_words), len(words))
         start = self._find_head(words) if self.language == "en" else 0
         forms = [[word] for word in words]
         for n in range(start, end):
@@ -238,13 +241,13 @@ class WordForms:
         Of a participle, such as *salarié*, the table has forms of the verb: those that begin with the word are its own.
         """
         lemma, folded = self.lemma(word), word.casefold()
+        if self.has_table and not self.is_known(word) and re.search(_ADD_S.get(self.language, "(?!)"), folded):
+            return [f"{word}s"]
         forms = [*self._by_lemma.get(lemma, []), *self._by_lemma.get(folded, [])] if self.has_table else []
         if self.language == "en" and not folded.endswith(("ed", "ing")):  # nouns have none of these
             forms = [form for form in forms if not form.endswith(("ed", "ing"))]
         is_participle = lemma != folded and re.search(_PARTICIPLES.get(self.language, "(?!)"), folded)
         start = folded if is_participle else ""
-        if self.has_table and not self.is_known(word) and re.search(_ADD_S.get(self.language, "(?!)"), folded):
-            return [f"{word}s"]
         found = (form for form in forms if form != folded and form.startswith(start))
         return list(dict.fromkeys(form for form in found if self.lemma(form) in (lemma, folded)))
 
