@@ -165,4 +165,6 @@ def test_sources_are_read_without_gradients(translated):
     """Else what they were computed from would stay in memory."""
     search = translated.read()
     search.align(translated.translations, translated.begin(lambda words: (words,)))
-    assert not any(each.states.requires_grad for batch in search._batches for each in batch.values())
+    assert not any(
+        each.states.requires_grad for batch, _ in search._encoded.values() for each in batch.memories.values()
+    )
