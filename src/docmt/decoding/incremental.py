@@ -243,12 +243,11 @@ class Prefixes:
         is_word = torch.zeros(len(records[0].keys), dtype=torch.bool)
         is_word[sentences.trim(*attentions[0].scope.trim).indices()] = True
         in_sentence = attentions[0].scope.extent == "sentence"
+        spans = Spans(self.document_starts, self.lengths)
+        if in_sentence and self.begun is not None:
+            spans = Spans(self.sentence_starts, self.begun)
         return TargetKeys(
-            SharedKeys(
-                [record.keys for record in records],
-                [record.values for record in records],
-                Spans(self.document_starts, self.lengths),
-            ),
+            SharedKeys([record.keys for record in records], [record.values for record in records], spans),
             self.read.aligned.repeat_interleave(sentences.lengths).to(device),
             is_word.to(device),
             (self.sentence_starts if in_sentence else self.starts).to(device),

@@ -5,6 +5,7 @@ Their sources are read once for all searches, and for the alignment of their wor
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,14 @@ from docmt.data import SentenceTokens
 from docmt.decoding.alignment import NO_WEIGHTS, Weights, align_rows, align_task
 from docmt.decoding.beam_search import search
 from docmt.decoding.ensembles import Memories, Model
-from docmt.decoding.incremental import Prefixes, TargetPass, can_read_prefixes, can_share_prefixes, read_prefixes
+from docmt.decoding.incremental import (
+    Prefixes,
+    TargetPass,
+    can_read_prefixes,
+    can_share_prefixes,
+    read_prefixes,
+    score_words,
+)
 from docmt.decoding.scheduler import POOL_FACTOR, Task, batch_by_length, find_nonempty, select_drafts, select_sentences
 from docmt.decoding.search_config import SearchConfig, between_steps
 from docmt.decoding.search_rules import FramedRules, SearchRow, WordIds, choose_order, choose_rules
@@ -81,10 +89,11 @@ class OpeningSearch:
             return completed
         for is_fixed in (True, False):
             row_config = replace(config, beam=1, n_best=1) if is_fixed else config
+            find = score_openings if is_fixed and can_read_prefixes(self._model) else search
             numbers = [n for n, (_, _, words, stops) in enumerate(openings) if (stops and -1 not in words) == is_fixed]
             with precision_context(self._model, self._precision):
                 for batch, memories, rows, prefixes in self._make_rows(targets, [openings[n] for n in numbers]):
-                    made = search(self._model, memories, rows, self._specials, row_config, prefixes)
+                    made = find(self._model, memories, rows, self._specials, row_config, prefixes)
                     for index, hypotheses in zip(batch, made, strict=True):
                         completed[numbers[index]] = hypotheses
         return completed
@@ -141,10 +150,11 @@ class OpeningSearch:
         for index, (number, instance) in enumerate(zip(numbers, indices, strict=True)):
             size = int(task.words.lengths[instances.first[instance] : number + 1].sum())  # and of its translations
             groups[self._encoded[instance][0]].append((size, index))
+        most = task.batch_tokens * (POOL_FACTOR if self._shares_prefixes else 1)  # beams share what stands before
         for batch, sizes in groups.items():
             if self._shares_prefixes:
                 self._read_targets(batch, [(indices[index], numbers[index]) for _, index in sizes], translations)
-            for order in batch_by_length(sizes, task.batch_tokens):
+            for order in batch_by_length(sizes, most):
                 between_steps()
                 rows = []
                 for number, instance, (_, _, words, stops) in ((numbers[i], indices[i], openings[i]) for i in order):
@@ -185,6 +195,31 @@ class OpeningSearch:
             batch = _Batch(self._model.compute_memories(inputs))
             aligned = self._task.split_aligned(inputs, numbers)
             self._encoded |= {each: (batch, sentences) for each, sentences in zip(numbers, aligned, strict=True)}
+
+
+def score_openings(
+    model: Model,
+    memories: Memories,
+    rows: Sequence[SearchRow],
+    specials: SpecialTokens,
+    config: SearchConfig,
+    prefixes: Sequence[Prefixes] = (),
+) -> list[list[Hypothesis]]:
+    """Return what `search` finds for rows that stop after an opening without free words: one translation each."""
+    words = [row.list_opening_words(specials) for row in rows]
+    read = read_prefixes(model, memories, rows, specials, words, prefixes)
+    scored = score_words(
+        model, read, [row.after_prefix() for row in rows], [row.opening for row in rows], config.temperature
+    )
+    results = []
+    for known, each in zip(words, scored, strict=True):
+        score, count = sum(score for score, _ in each), len(each)
+        at_limit = [] if count > len(known) else [0]  # the latter does not end
+        made = Hypothesis([known], [score], [count], config.normalize_score(score, count), count, at_limit)
+        made.token_scores.append(array("d", [score for score, _ in each[: len(known)]]))
+        made.token_losses.append(array("d", [best - score for score, best in each[: len(known)]]))
+        results.append([made])
+    return results
 
 
 @dataclass(eq=False)
