@@ -410,3 +410,26 @@ def test_a_sentence_whose_numbers_were_repaired_has_its_terms(translator):
 def test_an_article_that_the_old_noun_begins_with_is_no_piece_of_it(translator):
     made = use(translator, {"letter": "courrier"}).translate(docmt.Document.from_sentences(["The letter is here."]))
     assert made.sentences[0].target.startswith("Le courrier")
+
+
+@pytest.mark.parametrize(
+    ("source", "pairs"),
+    [
+        ("The common agricultural policy helps farmers.", {"common agricultural policy": "PAC"}),
+        ("The value added tax is too high.", {"value added tax": "TVA"}),
+    ],
+)
+@pytest.mark.parametrize("mode", ["prefer", "require"])
+def test_no_part_of_an_old_phrase_stays_beside_its_acronym(translator, source, pairs, mode):
+    """Rather it is refused, where the model would write *PAC agricole commune*."""
+    target = str(use(translator, pairs, mode).translate(source))
+    words = {word for word in ("agricole", "commune", "ajoutée") if word in target}
+    (acronym,) = pairs.values()
+    assert (acronym in target) != bool(words)
+
+
+def test_a_word_before_a_term_does_not_become_a_piece_of_another(translator):
+    """A free word may be an article or agree with the term, but is no single letter: *C séance*."""
+    for mode in ("prefer", "require"):
+        target = str(use(translator, {"meeting": "séance", "support": "soutien"}, mode).translate("Support meeting"))
+        assert not re.search(r"(?<![\w'’])[^\W\d_](?![\w'’])", target)

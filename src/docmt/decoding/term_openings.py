@@ -197,12 +197,28 @@ class TermOpenings:
             weights = [float(each[1] > len(before)) for each in spans]
         others = map(str.lower, self._articles.list_others(article, form))
         is_wrong = self._articles.is_cut(before, form) or (bool(article) and article.lower() not in others)
-        start, end = next(iter(find_words(before)[-1:]), (0, 0))
-        piece, replaced = before[start:end].lower(), place.replaced.lower()
-        is_piece = start < end and not article and piece != replaced and replaced.startswith(piece)
-        is_wrong |= is_piece and not place.target.startswith(before)
+        is_wrong |= not article and not place.target.startswith(before) and not self._may_change(place, before)
         cost = -sum(score * weight for score, weight in zip(scores, weights, strict=True))
         return is_wrong, cost + _OTHER_FORM * (form not in place.occurrence.targets)
+
+    def _may_change(self, place: Place, before: str) -> bool:
+        """Return whether the last word before a term is a function word, or a form of the word that stood there."""
+        (word, old), function_words = map(_find_last, (before, place.target[: place.start])), self._function_words[1]
+        is_piece = len(word) == 1 and len(old) > len("de")  # D of Définition, which is in d'un as well
+        return (word.lower() in function_words and not is_piece) or self._matcher.target.are_forms(word, old)
+
+    def count_left(self, place: Place, target: str, terms: Sequence[Span]) -> int:
+        """Return how many words that a term replaces are still in a new translation, beside all terms that are met."""
+        start, end = place.start, place.start + len(place.replaced)
+        kept = [(target, terms), (place.target, [(start, end)])]
+        new, old = (
+            [text[slice(*span)] for span in find_words(text) if not overlaps(span, without)] for text, without in kept
+        )
+        replaced = [span for span in find_words(place.target) if start <= span[0] < end]
+        words = {place.target[slice(*span)] for span in replaced if self.is_content(place.target, span, (), 1)}
+        are_forms = self._matcher.target.are_forms
+        counts = ([sum(are_forms(word, each) for each in side) for side in (new, old)] for word in words)
+        return sum(max(0, one - other) for one, other in counts)
 
     def find_likely(self, place: Place, opening: Sequence[int], whole: Hypothesis) -> list[int]:
         """Return an opening with the clear beginning of the old rest; empty if all words of the rest are likely.
@@ -261,6 +277,11 @@ class TermOpenings:
     def decode(self, sentences: Sequence[Sequence[int]]) -> list[str]:
         """Return the target texts of word ids."""
         return [unwrap_lines(text).strip() for text in self._translator.tokenizer.decode_batch(sentences, "target")]
+
+
+def _find_last(text: str) -> str:
+    """Return the last word of a text."""
+    return "".join(text[slice(*span)] for span in find_words(text)[-1:])
 
 
 def overlaps(span: Span, spans: Sequence[Span]) -> bool:

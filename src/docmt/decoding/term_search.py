@@ -404,11 +404,11 @@ class TermSearch:
     def _rank(self, case: Case, place: Place, hypotheses: Sequence[Hypothesis]) -> list[_Change]:
         """Return new translations of a sentence that meet more terms, the best first.
 
-        A translation without the word that stood for the term is better, and worse is one that repeats words. Terms
+        A translation that keeps words which stood for the term is worse, and so is one that repeats words. Terms
         that are kept, and sentences that are nothing but a term, may cost anything. Others do not take the place of
         verbs.
         """
-        translator, sentence, replaced = self._translator, case.sentence, place.replaced
+        translator, sentence = self._translator, case.sentence
         wanted = place.occurrence
         is_kept = place.around is not None or (wanted is not None and wanted.term.keep)
         is_free = is_kept or (wanted is not None and wanted.mode == "require")
@@ -422,11 +422,12 @@ class TermSearch:
             matches = self._match(case.occurrences, target)
             count = _count_met(matches)
             if count > met and not hypothesis.at_limit and self._count_faults(case, target, matches) <= faults:
-                is_replaced = bool(replaced) and target.count(replaced) < sentence.target.count(replaced)
+                hidden = matches if text == target else self._matcher.match(case.found, text)
+                left = self._openings.count_left(place, text, [match.span for match in hidden if match])
                 score, tokens = hypothesis.sentence_scores[0], hypothesis.sentence_tokens[0]
                 loss = sentence.score - score
                 is_clean = len(_REPEATED.findall(target)) <= repeated
-                is_likely = is_clean and loss <= self.most_loss * (count - met)
+                is_likely = is_clean and not left and loss <= self.most_loss * (count - met)
                 is_accepted = not is_verb and (is_free or is_likely)
                 new = replace(
                     sentence,
@@ -436,7 +437,7 @@ class TermSearch:
                     tokens=tokens,
                     token_ids=hypothesis.sentences[0],
                 )
-                rank = is_accepted, is_clean, count, is_replaced, score - mean * tokens
+                rank = is_accepted, is_clean, count, -left, score - mean * tokens
                 better.append((rank, _Change(new, text, matches, loss, is_free, is_accepted)))
         return [change for _, change in sorted(better, key=lambda each: each[0], reverse=True)]
 
