@@ -57,7 +57,8 @@ GROUPS = {
 """The summary of each command, by group."""
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 # Modules whose functions have the names of the commands.
-_MODULES = dict.fromkeys(("extract", "merge"), "docmt.cli.commands.xliff")
+_MODULES = dict.fromkeys(("prepare", "train"), "docmt.cli.commands.train")
+_MODULES |= dict.fromkeys(("extract", "merge"), "docmt.cli.commands.xliff")
 _MODULES |= dict.fromkeys(("pull", "models", "convert", "export", "average"), "docmt.cli.commands.models")
 _MODULES |= {"completion": "docmt.cli.app"}
 _TRAINING_COMMANDS = {"train", "reproduce"}
@@ -148,14 +149,15 @@ def _run(arguments: list[str]) -> int:
 def load_command(name: str) -> tuple[Parser[Any], Callable[[Sequence[str]], int]]:
     """Return the parser of a command, and the function that runs it with arguments.
 
-    A module has the options of its command as NAMEOptions, which its `run` takes. One with a `parser` reads the
-    arguments itself. Where it has several commands, each is described by its options, not by the module.
+    A module has the options of its command as NAMEOptions, which its `run` takes. If it makes the parser of a command,
+    `run` reads the arguments itself. Where it has several commands, each has its `run_NAME`, and is described by its
+    options, not by the module.
     """
     module = import_module(_MODULES.get(name, f"docmt.cli.commands.{name}"))
-    if hasattr(module, "parser"):
-        return module.parser(), module.run
-    options = getattr(module, f"{name.title()}Options")
     run = getattr(module, f"run_{name}" if name in _MODULES else "run")
+    if make_parser := getattr(module, f"make_{name}_parser", None):
+        return make_parser(), run
+    options = getattr(module, f"{name.title()}Options")
     parser = Parser(name, options, options.__doc__ if name in _MODULES else module.__doc__)
     return parser, lambda arguments: run(parser.parse(arguments))
 

@@ -67,7 +67,7 @@ class ReproduceOptions:
     """division of documents into instances"""
 
 
-def parser() -> Parser[ReproduceOptions]:
+def make_reproduce_parser() -> Parser[ReproduceOptions]:
     """Return the parser of the command."""
     parser = Parser("reproduce", ReproduceOptions, __doc__)
     parser.add_settings(TrainConfig, "", "settings of all runs, which override their recipes", _SET_BY_PLAN)
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
     remaining = list(arguments)
     # In this command, a first argument ending in .yaml is an experiment instead of a recipe.
     file = remaining.pop(0) if remaining and is_recipe(remaining[0]) else None
-    option_parser = parser()
+    option_parser = make_reproduce_parser()
     options = option_parser.parse(remaining)
     if options.list:
         titles = {name: experiment.title for name, experiment in list_experiments().items()}
