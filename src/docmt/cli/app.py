@@ -59,7 +59,7 @@ COMMANDS = {name: summary for group in GROUPS.values() for name, summary in grou
 # Modules whose functions have the names of the commands.
 _MODULES = dict.fromkeys(("prepare", "train"), "docmt.cli.commands.train")
 _MODULES |= dict.fromkeys(("score", "inspect"), "docmt.cli.commands.inspect")
-_MODULES |= dict.fromkeys(("extract", "merge"), "docmt.cli.commands.xliff")
+_MODULES |= dict.fromkeys(GROUPS["files"], "docmt.cli.commands.files")
 _MODULES |= dict.fromkeys(("pull", "models", "convert", "export", "average"), "docmt.cli.commands.models")
 _MODULES |= {"completion": "docmt.cli.app"}
 _TRAINING_COMMANDS = {"train", "reproduce"}

@@ -239,7 +239,7 @@ def write_results(options: Any, values: Mapping[str, Any], page: str) -> None:
 
 def print_table(options: Any, table: str) -> None:
     """Print a table of results, unless JSON or Markdown goes to standard output."""
-    if table and STANDARD not in (options.json, options.markdown):
+    if table and STANDARD not in (options.json, getattr(options, "markdown", None)):
         print(printable(table, allowed="\n"), flush=True)
 
 

@@ -31,10 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 from docmt.bulk.job_directory import JobDirectory, JobStatus, read_status, sign_of_life
 from docmt.cli.model_arguments import ModelOptions, ProtectOptions, TermOptions, load_engine, read_languages
-from docmt.cli.output import check_outputs, write_json
-from docmt.core.errors import DocmtError, printable
-from docmt.core.plain_text import STANDARD
-from docmt.core.settings import MANY, Needs, format_flag, option, quote
+from docmt.cli.output import check_outputs, print_table, write_json
+from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY, Needs, find_set, format_flag, option, quote
 from docmt.decoding.search_config import SearchConfig
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def run(options: BulkOptions) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
     check_outputs(options.json)
     if options.model == _STATUS and not options.output:
-        return _print_status(options.input, options.json)
+        return _print_status(options)
     if not options.output:
         raise DocmtError("-o is missing: name the directory of the job")
     share = _parse_share(options.shard)
@@ -110,14 +109,13 @@ def run(options: BulkOptions) -> int:
     return 2 if status.failed else 0
 
 
-def _print_status(directories: Sequence[str], json: str | None) -> int:
-    if len(directories) != 1:
+def _print_status(options: BulkOptions) -> int:
+    if len(options.input) != 1:
         raise DocmtError("docmt bulk status needs one directory: that after -o of docmt bulk")
-    status = read_status(JobDirectory(Path(directories[0])))
-    if json:
-        write_json(json, status.to_json())
-    if json != STANDARD:
-        print(printable(status.format(), allowed="\n"), end="")
+    status = read_status(JobDirectory(Path(options.input[0])))
+    if options.json:
+        write_json(options.json, status.to_json())
+    print_table(options, status.format())
     return 0
 
 
@@ -184,10 +182,9 @@ def _check_folders(options: BulkOptions, folders: Sequence[Path]) -> None:
     for folder in folders:
         if Path(options.output).resolve().is_relative_to(folder.resolve()):
             raise DocmtError(f"{options.output} is inside the input {folder}: choose another -o DIR")
-    changed = {name: getattr(options, name) != getattr(BulkOptions, name) for name in _OF_ROWS}
-    changed["search.n_best"] = options.search.n_best > 1
-    if wrong := [name for name, is_changed in changed.items() if is_changed]:
-        raise DocmtError(f"{format_flag(wrong[0])} is for JSONL and Parquet, not for folders of files: leave it out")
+    for name in (*_OF_ROWS, "search.n_best"):
+        if find_set(options, name):
+            raise DocmtError(f"{format_flag(name)} is for JSONL and Parquet, not for folders of files: leave it out")
 
 
 def _settings(translator: DocumentTranslator, options: BulkOptions) -> dict[str, Any]:

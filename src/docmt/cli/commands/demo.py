@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from docmt import decoding
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, printable
 from docmt.core.files import make_directory
 from docmt.core.plain_text import write_bytes
 from docmt.core.settings import option
@@ -88,4 +88,4 @@ def _mark_changes(target: str, other: str) -> tuple[Text, Text]:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(f"docmt demo: {text}", highlight=False)
+    console.print(Text(printable(f"docmt demo: {text}")))

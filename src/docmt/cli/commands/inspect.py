@@ -29,6 +29,7 @@ from docmt.cli.output import (
     check_outputs,
     error_records,
     map_or_report,
+    print_table,
     sentence_records,
     write_json,
 )
@@ -315,5 +316,4 @@ def _write_report(options: InspectOptions, table: str, numbers: dict[str, Any]) 
     """Print the table, and write the numbers beside the figure and to --json."""
     for path in options.numbers_files():
         write_json(path, numbers, indent=None)
-    if options.json != STANDARD:
-        print(printable(table, allowed="\n"))
+    print_table(options, table)
