@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -105,12 +105,7 @@ def _translate(translator: DocumentTranslator, file: FileTranslation, report: Re
     records = []
     for parts in translator.stream_parts(file.documents):
         for part in align_parts(parts, file, translator.align):
-            result = part.error if part.translation is None else part.translation
-            assert result is not None  # a part has a translation or an error
-            checked = report.check_result(file.documents[part.document].id, result, part.first)
-            if isinstance(checked, DocmtError):
-                part = replace(part, translation=None, error=checked)
-            records.append(file.to_records(part))
+            records.append(file.to_records(report.check_part(file.documents[part.document].id, part)))
     return records
 
 
