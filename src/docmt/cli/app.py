@@ -128,7 +128,7 @@ def _run_and_report_errors(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if len(arguments) > 1 and arguments[0] == "help" and arguments[1] in COMMANDS:
+    if len(arguments) > 1 and arguments[0] == "help":
         arguments = [arguments[1], "--help", *arguments[2:]]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_format_usage())
@@ -231,7 +231,7 @@ def run_completion(options: CompletionOptions) -> int:
     """Print the completion script of a shell."""
     flags = {command: _values_of_flags(load_command(command)[0]) for command in COMMANDS}
     if options.shell == "fish":
-        print(_format_fish(flags, COMMANDS), end="")
+        print(_format_fish(flags), end="")
     else:
         print(_format_bash(flags, zsh=options.shell == "zsh"), end="")
     return 0
@@ -289,10 +289,10 @@ def _format_bash(commands: dict[str, dict[str, list[str] | None]], zsh: bool) ->
     return head + _BASH.format(commands=" ".join(commands), values="\n".join(values), flags="\n".join(flags))
 
 
-def _format_fish(commands: dict[str, dict[str, list[str] | None]], summaries: dict[str, str]) -> str:
+def _format_fish(commands: dict[str, dict[str, list[str] | None]]) -> str:
     lines = [
         f"complete -c docmt -n __fish_use_subcommand -f -a {command} -d {shlex.quote(summary)}"
-        for command, summary in summaries.items()
+        for command, summary in COMMANDS.items()
     ]
     for command, flags in commands.items():
         start = f"complete -c docmt -n '__fish_seen_subcommand_from {command}'"
