@@ -57,7 +57,8 @@ GROUPS = {
 """The summary of each command, by group."""
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 # Modules whose functions have the names of the commands.
-_MODULES = dict.fromkeys(("prepare", "train"), "docmt.cli.commands.train")
+_MODULES = dict.fromkeys(("prepare", "train", "reproduce"), "docmt.cli.commands.train")
+_MODULES |= dict.fromkeys(("translate", "demo"), "docmt.cli.commands.translate")
 _MODULES |= dict.fromkeys(("score", "inspect"), "docmt.cli.commands.inspect")
 _MODULES |= dict.fromkeys(GROUPS["files"], "docmt.cli.commands.files")
 _MODULES |= dict.fromkeys(("pull", "models", "convert", "export", "average"), "docmt.cli.commands.models")
