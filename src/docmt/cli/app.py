@@ -56,13 +56,10 @@ GROUPS = {
 }
 """The summary of each command, by group."""
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
-# Modules whose functions have the names of the commands.
-_MODULES = dict.fromkeys(("prepare", "train", "reproduce"), "docmt.cli.commands.train")
-_MODULES |= dict.fromkeys(("translate", "demo"), "docmt.cli.commands.translate")
-_MODULES |= dict.fromkeys(("score", "inspect"), "docmt.cli.commands.inspect")
-_MODULES |= dict.fromkeys(GROUPS["files"], "docmt.cli.commands.files")
-_MODULES |= dict.fromkeys(("pull", "models", "convert", "export", "average"), "docmt.cli.commands.models")
-_MODULES |= {"completion": "docmt.cli.app"}
+# Modules of commands that have none of their own.
+_MODULES = dict.fromkeys(("prepare", "reproduce"), "commands.train") | {"demo": "commands.translate"}
+_MODULES |= {"score": "commands.inspect", "completion": "app"} | dict.fromkeys(GROUPS["files"], "commands.files")
+_MODULES |= dict.fromkeys(("pull", "convert", "export", "average"), "commands.models")
 _TRAINING_COMMANDS = {"train", "reproduce"}
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -151,16 +148,15 @@ def _run(arguments: list[str]) -> int:
 def load_command(name: str) -> tuple[Parser[Any], Callable[[Sequence[str]], int]]:
     """Return the parser of a command, and the function that runs it with arguments.
 
-    A module has the options of its command as NAMEOptions, which its `run` takes. If it makes the parser of a command,
-    `run` reads the arguments itself. Where it has several commands, each has its `run_NAME`, and is described by its
-    options, not by the module.
+    A module has, for each of its commands, the options as NAMEOptions, which describe the command, and run_NAME, which
+    takes them. If it makes the parser of a command, run_NAME reads the arguments itself.
     """
-    module = import_module(_MODULES.get(name, f"docmt.cli.commands.{name}"))
-    run = getattr(module, f"run_{name}" if name in _MODULES else "run")
+    module = import_module(f"docmt.cli.{_MODULES.get(name, f'commands.{name}')}")
+    run = getattr(module, f"run_{name}")
     if make_parser := getattr(module, f"make_{name}_parser", None):
         return make_parser(), run
     options = getattr(module, f"{name.title()}Options")
-    parser = Parser(name, options, options.__doc__ if name in _MODULES else module.__doc__)
+    parser = Parser(name, options, options.__doc__)
     return parser, lambda arguments: run(parser.parse(arguments))
 
 
@@ -231,10 +227,8 @@ class CompletionOptions:
 def run_completion(options: CompletionOptions) -> int:
     """Print the completion script of a shell."""
     flags = {command: _values_of_flags(load_command(command)[0]) for command in COMMANDS}
-    if options.shell == "fish":
-        print(_format_fish(flags), end="")
-    else:
-        print(_format_bash(flags, zsh=options.shell == "zsh"), end="")
+    is_fish = options.shell == "fish"
+    print(_format_fish(flags) if is_fish else _format_bash(flags, zsh=options.shell == "zsh"), end="")
     return 0
 
 

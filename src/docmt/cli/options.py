@@ -2,7 +2,7 @@
 
 A field of a dataclass is one flag (`--group.field`) and one line of a recipe (a YAML file). Its help is the string
 below the field, its type and default are the field's. What a command is for, its usage and its examples stand in the
-docstring of its module.
+docstring of its options.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Parser(Generic[Options]):
     def __init__(self, command: str, settings: type[Options], about: str | None, title: str = "options") -> None:
         """settings: the dataclass whose fields are the options. title: of their section in the help.
 
-        about: the docstring of the module. Below its first line it describes the command. The section `usage:` has a
+        about: the docstring of the options. Below its first line it describes the command. The section `usage:` has a
         line for each way to call it, without its name, `examples:` whole commands that work, and `common:` the full
         names of the options that people use most, which the help has first. A line that is indented further goes on
         with the one above it.

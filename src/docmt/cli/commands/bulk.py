@@ -1,22 +1,4 @@
-"""docmt bulk MODEL INPUT... -o DIRECTORY
-
-Translate the documents of a corpus, each once, with any number of workers. Input is JSONL or Parquet, in which a row is
-a document, or folders of files that docmt translate reads. The same command, on any machine that shares the directory,
-is one worker more. A worker may be killed at any time. docmt bulk status DIRECTORY shows how far the job is.
-
-usage:
-    MODEL INPUT ... -o DIRECTORY [options]
-    MODEL -o DIRECTORY [options]
-    status DIRECTORY [--json FILE]
-
-examples:
-    docmt bulk en-fr corpus/*.jsonl.zst -o translated
-    docmt bulk status translated
-
-common:
-    output text_column id_column swap samples shard_tokens shard plan_only search.beam search.sampling terms
-    terms_mode memory device precision
-"""
+"""docmt bulk: any number of workers translate a corpus."""
 
 from __future__ import annotations
 
@@ -49,7 +31,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
-    """The options of the command."""
+    """docmt bulk MODEL INPUT... -o DIRECTORY
+
+    Translate the documents of a corpus, each once, with any number of workers. Input is JSONL or Parquet, in which a
+    row is a document, or folders of files that docmt translate reads. The same command, on any machine that shares the
+    directory, is one worker more. A worker may be killed at any time. docmt bulk status DIRECTORY shows how far the job
+    is.
+
+    usage:
+        MODEL INPUT ... -o DIRECTORY [options]
+        MODEL -o DIRECTORY [options]
+        status DIRECTORY [--json FILE]
+
+    examples:
+        docmt bulk en-fr corpus/*.jsonl.zst -o translated
+        docmt bulk status translated
+
+    common:
+        output text_column id_column swap samples shard_tokens shard plan_only search.beam search.sampling terms
+        terms_mode memory device precision
+    """
 
     model: str = option(positional=True, metavar="MODEL")
     """model, run directory, M1,M2 or endpoint:PROFILE"""
@@ -88,7 +89,7 @@ class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
     )
 
 
-def run(options: BulkOptions) -> int:
+def run_bulk(options: BulkOptions) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
     check_outputs(options.json)
     if options.model == _STATUS and not options.output:

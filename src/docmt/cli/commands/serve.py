@@ -1,23 +1,4 @@
-"""docmt serve [MODEL ...]
-
-Serve models to other programs and to people with a browser. The page is at the address that is shown. Clients of
-LibreTranslate and DeepL work with this address as their server, and docs/serving.md lists the paths. Only this machine
-can reach the server, unless --host names another address, together with --open or keys.
-
-usage:
-    [MODEL ...] [options]
-    --create-key NAME [options]
-    --list-jobs [--data DIR]
-
-examples:
-    docmt serve en-fr
-    docmt serve en-de de-en --port 8000 --memory-mb 4000
-    docmt serve --create-key anna --characters-per-minute 100000
-    docmt serve en-fr --host 0.0.0.0
-
-common:
-    host port data open create_key memory_mb search.beam
-"""
+"""docmt serve: models for other programs and for people with a browser."""
 
 from __future__ import annotations
 
@@ -57,7 +38,26 @@ _UNIT = Path("/", "etc", "systemd", "system", "docmt.service")
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions(ProtectOptions, TermOptions):
-    """The options of the command."""
+    """docmt serve [MODEL ...]
+
+    Serve models to other programs and to people with a browser. The page is at the address that is shown. Clients of
+    LibreTranslate and DeepL work with this address as their server, and docs/serving.md lists the paths. Only this
+    machine can reach the server, unless --host names another address, together with --open or keys.
+
+    usage:
+        [MODEL ...] [options]
+        --create-key NAME [options]
+        --list-jobs [--data DIR]
+
+    examples:
+        docmt serve en-fr
+        docmt serve en-de de-en --port 8000 --memory-mb 4000
+        docmt serve --create-key anna --characters-per-minute 100000
+        docmt serve en-fr --host 0.0.0.0
+
+    common:
+        host port data open create_key memory_mb search.beam
+    """
 
     models: list[str] = option([], positional=True, metavar="MODEL")
     """model directories, names, pairs, or endpoint:PROFILE (default: all models of docmt models)"""
@@ -101,7 +101,7 @@ class ServeOptions(ProtectOptions, TermOptions):
     """beam search"""
 
 
-def run(options: ServeOptions) -> int:
+def run_serve(options: ServeOptions) -> int:
     """Serve until the process is asked to stop, or manage keys."""
     data = Path(options.data).absolute() if options.data else default_data()
     if options.create_key is not None or options.list_keys or options.revoke_key is not None:
