@@ -17,11 +17,11 @@ from docmt.cli.output import check_outputs, print_table, write_json
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, Needs, find_set, format_flag, option, quote
 from docmt.decoding.search_config import SearchConfig
+from docmt.documents.segmentation import DEFAULT_LANGUAGE
 
 if TYPE_CHECKING:
     from docmt.decoding.document_translator import DocumentTranslator
 
-DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for models without a source language
 _STATUS = "status"
 _SHARE = re.compile(r"(\d{1,9})/(\d{1,9})")
 _OF_ROWS = ("text_column", "id_column", "swap", "samples")

@@ -15,11 +15,12 @@ from docmt.cli.model_arguments import ProtectOptions, SearchOptions, load_engine
 from docmt.cli.output import Report, check_outputs, print_table, write_json
 from docmt.core.errors import USAGE_ERROR, DocmtError
 from docmt.core.plain_text import plain_name, read_bytes, write_bytes, write_text
-from docmt.core.settings import MANY, option
+from docmt.core.settings import MANY, Needs, option
 from docmt.decoding.file_translation import FIELD_SEPARATOR, FileConfig, FileTranslation, align_parts, read_file
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
 from docmt.documents.input_formats import FORMATS, FormatName
+from docmt.documents.segmentation import DEFAULT_LANGUAGE
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.xliff_exchange import apply_targets, read_xliff_targets
 from docmt.terms import Glossary, SkippedRow, Term
@@ -80,7 +81,7 @@ def run_extract(options: ExtractOptions) -> int:
     model_languages = translator.languages if translator else ("", "")
     source = options.source_language or model_languages[0]
     target = options.target_language or model_languages[1]
-    config = FileConfig(source, target, source or "en", tuple(options.fields), protect=options.patterns)
+    config = FileConfig(source, target, source or DEFAULT_LANGUAGE, tuple(options.fields), protect=options.patterns)
     file = _read_markup(options.file, options.format, config)
     if not target:
         _log.warning("%s names no target language: add --target-language CODE", options.output)
@@ -212,6 +213,12 @@ class TermsOptions:
     show: int = option(10, range=(0, MANY))
     """check: maximum rows of each file that are listed"""
 
+    option_rules = (
+        Needs("model", "action extract", "is for docmt terms extract: leave it out"),
+        Needs("json", "action check", "is for docmt terms check: leave it out"),
+        Needs("show", "action check", "is for docmt terms check: leave it out"),
+    )
+
 
 @dataclass
 class _GlossaryReport:
@@ -232,14 +239,10 @@ class _GlossaryReport:
 def run_terms(options: TermsOptions) -> int:
     """Report on glossaries, convert them, or propose one."""
     check_outputs(options.output, options.json, inputs=options.files)
-    if options.model and options.action != "extract":
-        raise DocmtError("--model is for docmt terms extract: leave it out")
     if options.action == "check":
         return _check_glossaries(options)
     if not options.output:
         raise DocmtError(f"docmt terms {options.action} needs a file to write: add -o FILE.tsv or -o FILE.tbx")
-    if options.json:
-        raise DocmtError("--json is for docmt terms check: leave it out")
     (_convert_glossaries if options.action == "convert" else _extract_terms)(options, options.output)
     return 0
 

@@ -11,9 +11,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from docmt.cli.model_arguments import ProtectOptions, TermOptions
+from docmt.cli.model_arguments import DeviceOptions, ProtectOptions, TermOptions
 from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.logging import show_times
 from docmt.core.settings import MANY, option
@@ -37,7 +37,7 @@ _UNIT = Path("/", "etc", "systemd", "system", "docmt.service")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions(ProtectOptions, TermOptions):
+class ServeOptions(DeviceOptions, ProtectOptions, TermOptions):
     """docmt serve [MODEL ...]
 
     Serve models to other programs and to people with a browser. The page is at the address that is shown. Clients of
@@ -93,10 +93,6 @@ class ServeOptions(ProtectOptions, TermOptions):
     """list documents (id, name, state, progress, key, age), also of a server that runs, and exit"""
     cancel_job: str | None = option(None, metavar="ID")
     """stop the translation of a document, also of a server that runs, and exit"""
-    device: str = "auto"
-    """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
-    precision: Literal["float32", "bfloat16", "int8"] = "float32"
-    """number format of matrix products; lower is faster where the processor has it, and less exact"""
     search: SearchConfig = option(SearchConfig(), skip=FOR_TRANSLATE)
     """beam search"""
 

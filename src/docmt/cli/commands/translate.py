@@ -48,7 +48,7 @@ from docmt.documents.input_formats import (
     has_jsonl_name,
     is_refused,
 )
-from docmt.documents.segmentation import knows_language
+from docmt.documents.segmentation import DEFAULT_LANGUAGE, knows_language
 from docmt.formats.language_codes import is_same_language
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SUFFIX_FORMATS = {".txt": "text", ".jsonl": "jsonl"}
-DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for languages without rules
 GROUP_DOCUMENTS = 64  # maximum documents of several files that are batched together
 
 
