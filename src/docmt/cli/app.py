@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from types import FrameType
-from typing import Any, Literal, NoReturn, get_args, get_origin
+from typing import Any, Literal, NoReturn
 
 from docmt.cli.options import Option, Parser
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, did_you_mean, is_out_of_memory
@@ -244,7 +244,7 @@ def _values(option: Option) -> list[str] | None:
         return []
     if option.is_switch:
         return ["true", "false"]
-    return [str(value) for value in get_args(option.kind)] if get_origin(option.kind) is Literal else None
+    return option.choices or None
 
 
 _BASH = """\
