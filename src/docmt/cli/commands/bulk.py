@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.bulk.job_directory import JobDirectory, JobStatus, read_status, sign_of_life
-from docmt.cli.model_arguments import ModelOptions, ProtectOptions, TermOptions, load_engine, read_languages
+from docmt.cli.model_arguments import (
+    ModelOptions,
+    ProtectOptions,
+    TermOptions,
+    load_engine,
+    read_languages,
+    split_ensemble,
+)
 from docmt.cli.output import check_outputs, print_table, write_json
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, Needs, find_set, format_flag, option, quote
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents.segmentation import DEFAULT_LANGUAGE
+from docmt.engines.profile import PREFIX, is_endpoint
 
 if TYPE_CHECKING:
     from docmt.decoding.document_translator import DocumentTranslator
@@ -134,10 +142,23 @@ def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     """Run workers as actors, whose working directories may differ from that of this process."""
     from docmt.bulk.worker import run_actors
 
-    input = [str(Path(path).absolute()) for path in options.input]
-    models = [str(Path(model).absolute()) if Path(model).exists() else model for model in options.model.split(",")]
-    moved = replace(options, model=",".join(models), input=input, output=str(Path(options.output).absolute()))
+    moved = replace(
+        options,
+        model=",".join(map(_make_absolute, split_ensemble(options.model))),
+        input=list(map(_make_absolute, options.input)),
+        terms=list(map(_make_absolute, options.terms)),
+        memory=list(map(_make_absolute, options.memory)),
+        protect=_make_absolute(options.protect),
+        output=str(Path(options.output).absolute()),
+    )
     return run_actors(partial(_work, moved, share), options.ray, use_gpus=options.device != "cpu")
+
+
+def _make_absolute(path: str) -> str:
+    """Return the path of a file that is there, or of the profile of a server, from the root; another name as it is."""
+    prefix = PREFIX if is_endpoint(path) else ""
+    file = Path(path.removeprefix(prefix))
+    return f"{prefix}{file.absolute()}" if path and file.exists() else path
 
 
 def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
