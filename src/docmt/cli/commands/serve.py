@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from docmt.cli.model_arguments import DeviceOptions, ProtectOptions, TermOptions
 from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.logging import show_times
-from docmt.core.settings import MANY, option
+from docmt.core.settings import MANY, Needs, option
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 from docmt.serve.access_keys import AccessKeys, KeyLimits
 from docmt.serve.glossary_store import GlossaryStore
@@ -95,6 +95,11 @@ class ServeOptions(DeviceOptions, ProtectOptions, TermOptions):
     """stop the translation of a document, also of a server that runs, and exit"""
     search: SearchConfig = option(SearchConfig(), skip=FOR_TRANSLATE)
     """beam search"""
+
+    option_rules = (
+        Needs("characters_per_minute", "create_key", "is a limit of a new key: add {}, or leave it out"),
+        Needs("concurrent_jobs", "create_key", "is a limit of a new key: add {}, or leave it out"),
+    )
 
 
 def run_serve(options: ServeOptions) -> int:
