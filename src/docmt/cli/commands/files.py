@@ -71,6 +71,8 @@ class ExtractOptions(SearchOptions):
     target_language: str = option("", metavar="CODE")
     """language of the translation (default: that of the model)"""
 
+    option_rules = tuple(Needs(name, "model") for name in ("search", "context", "device", "precision", "batch_tokens"))
+
 
 def run_extract(options: ExtractOptions) -> int:
     """Write a bilingual file. Return 2 if a part could not be translated."""

@@ -161,6 +161,7 @@ class InspectOptions(ModelOptions):
         Excludes("curves", "model", "and {} are both set: inspect trainings or a model"),
         Needs("device", "source", "has no effect without {}, because nothing is computed: leave it out"),
         Needs("precision", "source", "has no effect without {}, because nothing is computed: leave it out"),
+        Needs("batch_tokens", "source", "has no effect without {}, because nothing is computed: leave it out"),
         Needs("search", "source", "has no effect without {}: leave it out"),
         Needs("context", "source", "has no effect without {}: leave it out"),
         Excludes("search", "target", "has no effect with {}, because nothing is translated: leave it out"),
