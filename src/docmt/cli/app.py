@@ -58,7 +58,7 @@ GROUPS = {
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 # Modules of commands that have none of their own.
 _MODULES = dict.fromkeys(("prepare", "reproduce"), "commands.train") | {"demo": "commands.translate"}
-_MODULES |= {"score": "commands.inspect", "completion": "app"} | dict.fromkeys(GROUPS["files"], "commands.files")
+_MODULES |= {"score": "commands.inspect", "completion": "app"} | dict.fromkeys(GROUPS["files"], "commands.exchange")
 _MODULES |= dict.fromkeys(("pull", "convert", "export", "average"), "commands.models")
 _TRAINING_COMMANDS = {"train", "reproduce"}
 _M_TRIM_THRESHOLD = -1

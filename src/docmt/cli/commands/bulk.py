@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.bulk.job_directory import JobDirectory, JobStatus, read_status, sign_of_life
-from docmt.cli.model_arguments import (
-    ModelOptions,
-    ProtectOptions,
-    TermOptions,
-    load_engine,
-    read_languages,
-    split_ensemble,
-)
+from docmt.cli.model_arguments import ModelOptions, ProtectOptions, TermOptions, load_engine, read_languages
 from docmt.cli.output import check_outputs, print_table, write_json
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, Needs, find_set, format_flag, option, quote
 from docmt.decoding.search_config import SearchConfig
 from docmt.documents.segmentation import DEFAULT_LANGUAGE
-from docmt.engines.profile import PREFIX, is_endpoint
 
 if TYPE_CHECKING:
     from docmt.decoding.document_translator import DocumentTranslator
@@ -139,26 +133,18 @@ def _parse_share(text: str) -> tuple[int, int]:
 
 
 def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
-    """Run workers as actors, whose working directories may differ from that of this process."""
+    """Run workers as actors."""
     from docmt.bulk.worker import run_actors
 
-    moved = replace(
-        options,
-        model=",".join(map(_make_absolute, split_ensemble(options.model))),
-        input=list(map(_make_absolute, options.input)),
-        terms=list(map(_make_absolute, options.terms)),
-        memory=list(map(_make_absolute, options.memory)),
-        protect=_make_absolute(options.protect),
-        output=str(Path(options.output).absolute()),
-    )
-    return run_actors(partial(_work, moved, share), options.ray, use_gpus=options.device != "cpu")
+    work = partial(_work_in, Path.cwd(), options, share)
+    return run_actors(work, options.ray, use_gpus=options.device != "cpu")
 
 
-def _make_absolute(path: str) -> str:
-    """Return the path of a file that is there, or of the profile of a server, from the root; another name as it is."""
-    prefix = PREFIX if is_endpoint(path) else ""
-    file = Path(path.removeprefix(prefix))
-    return f"{prefix}{file.absolute()}" if path and file.exists() else path
+def _work_in(folder: Path, options: BulkOptions, share: tuple[int, int]) -> JobStatus:
+    """Work where this command was called: an actor begins elsewhere, perhaps on a machine without that folder."""
+    with suppress(OSError):
+        os.chdir(folder)
+    return _work(options, share)
 
 
 def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:

@@ -1,4 +1,4 @@
-"""docmt extract, merge and terms: files for people who translate, bilingual XLIFF and glossaries."""
+"""docmt extract, merge and terms: what people who translate are given and give, bilingual XLIFF and glossaries."""
 
 from __future__ import annotations
 
