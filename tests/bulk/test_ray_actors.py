@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from bulk_jobs import QUICK, read_parts
@@ -21,6 +22,27 @@ def test_ray_is_an_extra(model, corpus, tmp_path, monkeypatch):
     fails(
         "bulk", model, corpus, "-o", tmp_path / "job", "--ray", "2", *QUICK, message="--ray needs ray: run pip install"
     )
+
+
+def test_actors_find_the_files_from_elsewhere(model, corpus, tmp_path, monkeypatch):
+    """Their working directories differ; a model may have a comma in its path."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for name, target in (("a,b", model), ("corpus.jsonl", corpus)):
+        Path(name).symlink_to(target)
+    Path("terms.tsv").write_text("word\tmore\n")
+    Path("patterns.txt").write_text("few\n")
+
+    def work_elsewhere(work, actors, use_gpus):
+        monkeypatch.chdir(tmp_path / "there")
+        return work()
+
+    monkeypatch.setattr(worker, "run_actors", work_elsewhere)
+    files = ["--terms", "terms.tsv", "--protect", "patterns.txt"]
+    outcome = call("bulk", "a,b", "corpus.jsonl", "-o", "job", "--ray", "1", *files, *QUICK)
+    assert outcome.status == 0, outcome.err
+    assert read_parts(tmp_path / "here" / "job") and not [*(tmp_path / "there").iterdir()]
 
 
 @pytest.mark.full

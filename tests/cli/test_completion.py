@@ -30,6 +30,7 @@ def scripts():
         (["docmt", "train", "--model.system", "co"], ["concat", "context"]),
         (["docmt", "train", "--sto"], ["--store", "--stop.max-steps"]),
         (["docmt", "prepare", "--overwrite", ""], ["true", "false"]),
+        (["docmt", "average", "--quantization", "fl"], ["float32", "float16"]),
         (["docmt", "completion", "fi"], []),  # files, which bash itself knows
         (["docmt", "translate", "model/", "rep"], []),
     ],

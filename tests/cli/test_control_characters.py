@@ -108,3 +108,9 @@ def test_the_log_of_a_run(store, tmp_path):
     assert "owned" in log
     for line in (outcome.out + outcome.err + log).splitlines():
         assert line.isprintable()
+
+
+def test_the_output_of_average(run, tmp_path):
+    outcome = call("average", run, run, "-o", tmp_path / ESCAPE)
+    assert outcome.status == 0, outcome.err
+    assert outcome.out[:-1].isprintable() and "owned" in outcome.out

@@ -50,6 +50,7 @@ def test_the_document_of_the_package_is_translated(tmp_path, monkeypatch):
     (link,) = [link for each in document.paragraphs for link in each.hyperlinks]
     assert (link.text, link.address) == ("notre site web", "https://example.org/water")
     assert call("demo").status == 0, "a second time"
+    assert "the translated file is out[bold]/directive.fr.docx" in call("demo", "-o", "out[bold]").out
 
 
 def test_a_package_without_models(home, package, tmp_path, monkeypatch):

@@ -181,6 +181,7 @@ def test_runs_of_any_name(run, tmp_path, drawing):
         (["RUN", "SOURCE", "TARGET", "--json", "none/x"], "cannot write none/x: there is no directory"),
         (["RUN", "--beam", "3"], "--search.beam has no effect without SOURCE: leave it out"),
         (["RUN", "--device", "cpu"], "--device has no effect without SOURCE, because nothing is computed"),
+        (["RUN", "--batch-tokens", "9"], "--batch-tokens has no effect without SOURCE, because nothing is computed"),
         (["--curves", "RUN", "--precision", "bfloat16"], "--precision has no effect without SOURCE"),
         (
             ["RUN", "SOURCE", "TARGET", "--max-length-ratio", "2"],

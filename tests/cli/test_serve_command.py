@@ -45,6 +45,12 @@ def test_an_empty_value_starts_no_server(tmp_path, flag, monkeypatch):
     fails("serve", "--data", tmp_path, flag, "", message=r"name of a key|there is no key|has no documents")
 
 
+@pytest.mark.parametrize("limit", ["--characters-per-minute", "--concurrent-jobs"])
+def test_a_limit_of_keys_is_no_limit_of_a_server(run, tmp_path, limit, monkeypatch):
+    monkeypatch.setattr("docmt.cli.commands.serve._serve", lambda *_: pytest.fail("it serves"))
+    fails("serve", run, "--data", tmp_path, limit, 5, message=f"{limit} is a limit of a new key: add --create-key")
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other owners")
 def test_a_key_that_the_service_would_not_see_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCMT_HOME", str(tmp_path))

@@ -160,6 +160,7 @@ def test_hints_are_right_or_there_are_none(flag, hint):
 def test_a_command_is_found_by_its_letters():
     fails("tranlsate", message=r"unknown command 'tranlsate': did you mean translate\?")
     assert call("help", "translate") == call("translate", "--help")
+    fails("help", "transalte", message=r"unknown command 'transalte': did you mean translate\?")
 
 
 LONGEST = ["translate", "train", "prepare", "score", "evaluate", "probe", "reproduce", "convert"]

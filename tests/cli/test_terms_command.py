@@ -78,6 +78,8 @@ def test_check_writes_json(here):
         (["extract", "en.txt", "en.txt", "-o", "x.tsv"], "repeats no noun or name with a known translation"),
         (["extract", "b.tmx", "-o", "x.tsv"], "b.tmx has several languages: add --from CODE and --to CODE"),
         (["convert", "b.tbx", "-o", "x.tsv", "--model", "m"], "--model is for docmt terms extract"),
+        (["convert", "b.tbx", "-o", "x.tsv", "--json", "-"], "--json is for docmt terms check"),
+        (["convert", "b.tbx", "-o", "x.tsv", "--show", "3"], "--show is for docmt terms check"),
         (["check"], "FILE"),
     ],
 )  # fmt: skip

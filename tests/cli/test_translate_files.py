@@ -236,6 +236,8 @@ def test_what_has_no_effect_is_refused(run, page, tmp_path):
     fails("translate", run, text, "-o", out, "--fields", "a", message="--fields is for files with markup")
     fails("extract", text, "-o", tmp_path / "a.xlf", message="is plain text or JSONL, without markup")
     fails("extract", page, "-o", tmp_path / "a.html", message="End the name in .xlf or .xliff")
+    message = "--search.beam has no effect without --model: leave it out, or add --model"
+    fails("extract", page, "-o", tmp_path / "a.xlf", "--beam", 3, message=message)
     fails("merge", page, "-o", out, message="page.html")
 
 

@@ -18,8 +18,7 @@ from docmt.decoding.translation_results import ResumePoint
 from docmt.documents import Document
 from docmt.engines import EndpointTranslator, endpoint_translator, http_client
 from docmt.engines.http_client import EngineUnavailable
-from docmt.engines.open_text import OpenText
-from docmt.engines.sentence_requests import SentenceRequests, make_sentence
+from docmt.engines.sentence_requests import OpenText, SentenceRequests, make_sentence
 from docmt.terms import Glossary, Term
 from docmt.terms.memory import Memory
 

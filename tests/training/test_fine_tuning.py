@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from docmt.checkpoint.model_directory import average_models, load_model
 from docmt.cli.app import main
-from docmt.cli.commands.train import parser
+from docmt.cli.commands.train import make_train_parser
 from docmt.core.errors import DocmtError
 from docmt.model import TranslationModel
 from docmt.model.layers import FeedForward
@@ -358,7 +358,7 @@ def test_every_kind_of_weight_may_be_in_bfloat16(change, drafted, sentence_run, 
 
 
 def options(*arguments):
-    return parser().parse(["--store", "s", "--run", "r", *arguments])
+    return make_train_parser().parse(["--store", "s", "--run", "r", *arguments])
 
 
 def test_options_are_flags_and_recipes(tmp_path):

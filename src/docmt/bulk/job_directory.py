@@ -484,7 +484,7 @@ class JobStatus:
     def format(self) -> str:
         """Return the status in lines of text."""
         if not self.planned:
-            return f"{self.path} is not planned yet; workers: {self.workers}\n"
+            return f"{self.path} is not planned yet; workers: {self.workers}"
         waiting = self.shards - self.done - self.claimed
         workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
         lines = [
@@ -500,7 +500,7 @@ class JobStatus:
         if self.deleted:
             lines.append(f"deleted results: {len(self.deleted):,} (first: {self.deleted[0]}): start a worker again")
         lines += [f"documents with the warning {name}: {count:,}" for name, count in self.warnings]
-        return "\n".join(lines) + "\n"
+        return "\n".join(lines)
 
 
 def read_status(job: JobDirectory) -> JobStatus:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from types import FrameType
-from typing import Any, Literal, NoReturn, get_args, get_origin
+from typing import Any, Literal, NoReturn
 
 from docmt.cli.options import Option, Parser
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, did_you_mean, is_out_of_memory
@@ -56,10 +56,10 @@ GROUPS = {
 }
 """The summary of each command, by group."""
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
-# Modules whose functions have the names of the commands.
-_MODULES = dict.fromkeys(("extract", "merge"), "docmt.cli.commands.xliff")
-_MODULES |= dict.fromkeys(("pull", "models", "convert", "export", "average"), "docmt.cli.commands.models")
-_MODULES |= {"completion": "docmt.cli.app"}
+# Modules of commands that have none of their own.
+_MODULES = dict.fromkeys(("prepare", "reproduce"), "commands.train") | {"demo": "commands.translate"}
+_MODULES |= {"score": "commands.inspect", "completion": "app"} | dict.fromkeys(GROUPS["files"], "commands.exchange")
+_MODULES |= dict.fromkeys(("pull", "convert", "export", "average"), "commands.models")
 _TRAINING_COMMANDS = {"train", "reproduce"}
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -126,7 +126,7 @@ def _run_and_report_errors(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if len(arguments) > 1 and arguments[0] == "help" and arguments[1] in COMMANDS:
+    if len(arguments) > 1 and arguments[0] == "help":
         arguments = [arguments[1], "--help", *arguments[2:]]
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_format_usage())
@@ -148,15 +148,15 @@ def _run(arguments: list[str]) -> int:
 def load_command(name: str) -> tuple[Parser[Any], Callable[[Sequence[str]], int]]:
     """Return the parser of a command, and the function that runs it with arguments.
 
-    A module has the options of its command as NAMEOptions, which its `run` takes. One with a `parser` reads the
-    arguments itself. Where it has several commands, each is described by its options, not by the module.
+    A module has, for each of its commands, the options as NAMEOptions, which describe the command, and run_NAME, which
+    takes them. If it makes the parser of a command, run_NAME reads the arguments itself.
     """
-    module = import_module(_MODULES.get(name, f"docmt.cli.commands.{name}"))
-    if hasattr(module, "parser"):
-        return module.parser(), module.run
+    module = import_module(f"docmt.cli.{_MODULES.get(name, f'commands.{name}')}")
+    run = getattr(module, f"run_{name}")
+    if make_parser := getattr(module, f"make_{name}_parser", None):
+        return make_parser(), run
     options = getattr(module, f"{name.title()}Options")
-    run = getattr(module, f"run_{name}" if name in _MODULES else "run")
-    parser = Parser(name, options, options.__doc__ if name in _MODULES else module.__doc__)
+    parser = Parser(name, options, options.__doc__)
     return parser, lambda arguments: run(parser.parse(arguments))
 
 
@@ -227,10 +227,8 @@ class CompletionOptions:
 def run_completion(options: CompletionOptions) -> int:
     """Print the completion script of a shell."""
     flags = {command: _values_of_flags(load_command(command)[0]) for command in COMMANDS}
-    if options.shell == "fish":
-        print(_format_fish(flags, COMMANDS), end="")
-    else:
-        print(_format_bash(flags, zsh=options.shell == "zsh"), end="")
+    is_fish = options.shell == "fish"
+    print(_format_fish(flags) if is_fish else _format_bash(flags, zsh=options.shell == "zsh"), end="")
     return 0
 
 
@@ -246,7 +244,7 @@ def _values(option: Option) -> list[str] | None:
         return []
     if option.is_switch:
         return ["true", "false"]
-    return [str(value) for value in get_args(option.kind)] if get_origin(option.kind) is Literal else None
+    return option.choices or None
 
 
 _BASH = """\
@@ -286,10 +284,10 @@ def _format_bash(commands: dict[str, dict[str, list[str] | None]], zsh: bool) ->
     return head + _BASH.format(commands=" ".join(commands), values="\n".join(values), flags="\n".join(flags))
 
 
-def _format_fish(commands: dict[str, dict[str, list[str] | None]], summaries: dict[str, str]) -> str:
+def _format_fish(commands: dict[str, dict[str, list[str] | None]]) -> str:
     lines = [
         f"complete -c docmt -n __fish_use_subcommand -f -a {command} -d {shlex.quote(summary)}"
-        for command, summary in summaries.items()
+        for command, summary in COMMANDS.items()
     ]
     for command, flags in commands.items():
         start = f"complete -c docmt -n '__fish_seen_subcommand_from {command}'"

@@ -143,15 +143,21 @@ def check_models(models: Sequence[str], context: ContextConfig, search: SearchCo
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """Where and how a model runs."""
+class DeviceOptions:
+    """Where a model runs, and in which numbers."""
 
     device: str = "auto"
     """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
-    batch_tokens: int = option(BATCH_TOKENS, range=(1, MANY))
-    """source tokens of a batch, padding included"""
     precision: Literal["float32", "bfloat16", "int8"] = "float32"
     """number format of matrix products; lower is faster where the processor has it, and less exact"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(DeviceOptions):
+    """Where and how a model runs."""
+
+    batch_tokens: int = option(BATCH_TOKENS, range=(1, MANY))
+    """source tokens of a batch, padding included"""
     context: ContextConfig = ContextConfig()
     """context that a model reads"""
 

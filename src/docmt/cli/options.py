@@ -2,7 +2,7 @@
 
 A field of a dataclass is one flag (`--group.field`) and one line of a recipe (a YAML file). Its help is the string
 below the field, its type and default are the field's. What a command is for, its usage and its examples stand in the
-docstring of its module.
+docstring of its options.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ class Option:
         return strip_optional(self.kind) is bool
 
     @property
-    def has_choices(self) -> bool:
-        """True if it takes one of several words."""
-        return typing.get_origin(self.value_kind) is Literal
+    def choices(self) -> list[str]:
+        """The words of which it takes one, none if it takes any."""
+        return list(map(str, typing.get_args(self.value_kind))) if typing.get_origin(self.value_kind) is Literal else []
 
     @property
     def takes_list(self) -> bool:
@@ -149,7 +149,7 @@ class Option:
     def invocation(self) -> str:
         """The flags with the placeholder of the value, for the help."""
         usual = {int: "N", float: "X", Path: "PATH"}.get(self.value_kind, "TEXT")
-        value = self.metavar or (self.last_name.upper() if self.has_choices else usual)
+        value = self.metavar or (self.last_name.upper() if self.choices else usual)
         if not self.flags:
             return value
         value = f" {value} ..." if self.max_values == MANY else f" {value}"
@@ -178,7 +178,7 @@ class Parser(Generic[Options]):
     def __init__(self, command: str, settings: type[Options], about: str | None, title: str = "options") -> None:
         """settings: the dataclass whose fields are the options. title: of their section in the help.
 
-        about: the docstring of the module. Below its first line it describes the command. The section `usage:` has a
+        about: the docstring of the options. Below its first line it describes the command. The section `usage:` has a
         line for each way to call it, without its name, `examples:` whole commands that work, and `common:` the full
         names of the options that people use most, which the help has first. A line that is indented further goes on
         with the one above it.
@@ -492,9 +492,8 @@ def _is_flag(token: str) -> bool:
 def _describe(option: Option) -> str:
     """Return the help of an option with its default, and with its choices unless the help names all of them."""
     text, default = field_docs(option.owner).get(option.last_name, "").rstrip("."), option.default
-    choices = list(map(str, typing.get_args(option.value_kind))) if option.has_choices else []
-    if not all(re.search(rf"\b{re.escape(choice)}\b", text) for choice in choices):
-        text = f"{text}: {', '.join(choices)}"
+    if not all(re.search(rf"\b{re.escape(choice)}\b", text) for choice in option.choices):
+        text = f"{text}: {', '.join(option.choices)}"
     if option.required and option.flags:
         return f"{text} (required)"
     if default in (None, "", [], False) or not option.flags:

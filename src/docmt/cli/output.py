@@ -149,6 +149,13 @@ class Report:
             self.add_warnings(document, result, first)
         return result
 
+    def check_part(self, document: str, part: PartialTranslation, sentences: str = "") -> PartialTranslation:
+        """Return a part, as an error if its scores are invalid. See `check_result`."""
+        result = part.error if part.translation is None else part.translation
+        assert result is not None  # a part has a translation or an error
+        checked = self.check_result(document, result, part.first, sentences)
+        return replace(part, translation=None, error=checked) if isinstance(checked, DocmtError) else part
+
     def merge(self, other: Report) -> None:
         """Add the warnings and failures of other documents."""
         for warning, locations in other.locations.items():
@@ -239,7 +246,7 @@ def write_results(options: Any, values: Mapping[str, Any], page: str) -> None:
 
 def print_table(options: Any, table: str) -> None:
     """Print a table of results, unless JSON or Markdown goes to standard output."""
-    if table and STANDARD not in (options.json, options.markdown):
+    if table and STANDARD not in (options.json, getattr(options, "markdown", None)):
         print(printable(table, allowed="\n"), flush=True)
 
 
@@ -394,8 +401,7 @@ class TranslationWriter:
     @property
     def unfinished(self) -> str:
         """Path of OUT.partial with an unfinished translation, or an empty string."""
-        file = self._output
-        return str(file.partial) if isinstance(file, ResumableFile) and file.notes and not file.finished else ""
+        return self.partial if self._output.notes and not self._output.finished else ""
 
     @property
     def partial(self) -> str:
@@ -440,15 +446,11 @@ class TranslationWriter:
         self._output.remove()
 
     def _check_part(self, part: PartialTranslation) -> PartialTranslation:
-        """Return the part, as an error if its scores are invalid, after adding its warnings to the report."""
-        result = part.error if part.translation is None else part.translation
-        assert result is not None  # a part has a translation or an error
+        """Return the part after adding its warnings or its error to the report."""
         last, whole = part.first + len(part.source.sentences), self.file.documents[part.document].sentences
         span = f"sentences {part.first + 1} to {last}" if last - part.first > 1 else f"sentence {last}"
         sentences = "" if last - part.first == len(whole) else f", {span}"
-        name = self.file.document_name(part.document)
-        result = self._pending_report.check_result(name, result, part.first, sentences)
-        return replace(part, translation=None, error=result) if isinstance(result, DocmtError) else part
+        return self._pending_report.check_part(self.file.document_name(part.document), part, sentences)
 
     def _format_part(self, part: PartialTranslation) -> str:
         """Return the output for a part, and advance the state."""

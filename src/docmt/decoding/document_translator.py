@@ -24,12 +24,11 @@ from docmt.decoding.translation_results import (
     log_warnings,
 )
 from docmt.documents import Document
+from docmt.documents.segmentation import DEFAULT_LANGUAGE
 from docmt.terms.glossary import Terms
 from docmt.terms.matching import TermMatcher, TermMode
 from docmt.terms.memory import Memory
 
-DEFAULT_LANGUAGE = "en"
-"""Language of the segmentation rules where the source language is unknown."""
 TOKEN_CHARACTERS = 4
 """Characters of a token, about, where no tokenizer counts."""
 Preparable = Document | str | PreparedDocument

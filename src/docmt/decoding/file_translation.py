@@ -30,6 +30,7 @@ from docmt.documents.input_formats import (
     find_format,
     has_jsonl_name,
 )
+from docmt.documents.segmentation import DEFAULT_LANGUAGE
 from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, write_page, write_tmx
 from docmt.formats.language_codes import format_language_tag
 from docmt.formats.unit_documents import Review, SentenceTranslation, TranslatedUnits, UnitDocuments
@@ -54,7 +55,7 @@ class FileConfig:
     source_language: str = ""
     target_language: str = ""
     """codes of the model; empty where it has none"""
-    segmentation: str = "en"
+    segmentation: str = DEFAULT_LANGUAGE
     """code of the language whose rules cut sentences"""
     fields: tuple[str, ...] = ()
     """see `ReadConfig`"""

@@ -25,6 +25,8 @@ from docmt.documents.columns import find_columns, is_row
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import has_letters, has_words, is_symbol, strip_span
 
+DEFAULT_LANGUAGE = "en"
+"""Its rules serve where the language is unknown, or has none."""
 _TABLES = read_package_yaml(__package__, "abbreviations.yaml")
 _STARTERS = {language: frozenset(words.split()) for language, words in _TABLES.pop("starters").items()}
 """Words that begin sentences, by language."""

@@ -38,9 +38,8 @@ from docmt.decoding.translation_results import (
 from docmt.documents import Document
 from docmt.documents.words import find_words
 from docmt.engines.http_client import EngineUnavailable, HttpClient, Server
-from docmt.engines.open_text import OpenText, join_parts
 from docmt.engines.profile import EngineProfile, read_profile
-from docmt.engines.sentence_requests import ASKED_AGAIN, SentenceRequests, make_sentence, mark_as_asked_again
+from docmt.engines.sentence_requests import ASKED_AGAIN, OpenText, SentenceRequests, make_sentence, mark_as_asked_again
 from docmt.engines.services import Answer, Question, make_request
 from docmt.terms.glossary import Terms
 from docmt.terms.matching import TermMatcher, TermMode, make_matcher
@@ -158,7 +157,7 @@ class EndpointTranslator(DocumentTranslator):
             if part.error is not None:
                 raise DocmtError(f"sentence {part.first + 1}: {part.error}")
             rows[part.document].append(part)
-        return [join_parts(document.document, parts) for document, parts in zip(opened, rows, strict=True)]
+        return [document.join_parts(parts) for document, parts in zip(opened, rows, strict=True)]
 
     def stream_parts(
         self,

@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 from docmt.core.errors import DocmtError, is_out_of_memory
 from docmt.core.progress import plain_progress
 from docmt.decoding import PartialTranslation, SearchConfig, Translation, Translator, WordLink
-from docmt.decoding.document_translator import DEFAULT_LANGUAGE, DocumentTranslator
+from docmt.decoding.document_translator import DocumentTranslator
 from docmt.decoding.search_config import calling_between_steps
 from docmt.decoding.term_search import Scores
 from docmt.decoding.translation_results import TranslatedSentence, non_finite_error
 from docmt.documents import Document
+from docmt.documents.segmentation import DEFAULT_LANGUAGE
 from docmt.engines import EngineUnavailable
 from docmt.serve.model_pool import ModelNotLoaded, ModelPool
 from docmt.serve.work_queue import LANES, Lane, Work, WorkQueue

@@ -1,46 +1,29 @@
-"""docmt bulk MODEL INPUT... -o DIRECTORY
-
-Translate the documents of a corpus, each once, with any number of workers. Input is JSONL or Parquet, in which a row is
-a document, or folders of files that docmt translate reads. The same command, on any machine that shares the directory,
-is one worker more. A worker may be killed at any time. docmt bulk status DIRECTORY shows how far the job is.
-
-usage:
-    MODEL INPUT ... -o DIRECTORY [options]
-    MODEL -o DIRECTORY [options]
-    status DIRECTORY [--json FILE]
-
-examples:
-    docmt bulk en-fr corpus/*.jsonl.zst -o translated
-    docmt bulk status translated
-
-common:
-    output text_column id_column swap samples shard_tokens shard plan_only search.beam search.sampling terms
-    terms_mode memory device precision
-"""
+"""docmt bulk: any number of workers translate a corpus."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from docmt.bulk.job_directory import JobDirectory, JobStatus, read_status, sign_of_life
 from docmt.cli.model_arguments import ModelOptions, ProtectOptions, TermOptions, load_engine, read_languages
-from docmt.cli.output import check_outputs, write_json
-from docmt.core.errors import DocmtError, printable
-from docmt.core.plain_text import STANDARD
-from docmt.core.settings import MANY, Needs, format_flag, option, quote
+from docmt.cli.output import check_outputs, print_table, write_json
+from docmt.core.errors import DocmtError
+from docmt.core.settings import MANY, Needs, find_set, format_flag, option, quote
 from docmt.decoding.search_config import SearchConfig
+from docmt.documents.segmentation import DEFAULT_LANGUAGE
 
 if TYPE_CHECKING:
     from docmt.decoding.document_translator import DocumentTranslator
 
-DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for models without a source language
 _STATUS = "status"
 _SHARE = re.compile(r"(\d{1,9})/(\d{1,9})")
 _OF_ROWS = ("text_column", "id_column", "swap", "samples")
@@ -50,7 +33,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
-    """The options of the command."""
+    """docmt bulk MODEL INPUT... -o DIRECTORY
+
+    Translate the documents of a corpus, each once, with any number of workers. Input is JSONL or Parquet, in which a
+    row is a document, or folders of files that docmt translate reads. The same command, on any machine that shares the
+    directory, is one worker more. A worker may be killed at any time. docmt bulk status DIRECTORY shows how far the job
+    is.
+
+    usage:
+        MODEL INPUT ... -o DIRECTORY [options]
+        MODEL -o DIRECTORY [options]
+        status DIRECTORY [--json FILE]
+
+    examples:
+        docmt bulk en-fr corpus/*.jsonl.zst -o translated
+        docmt bulk status translated
+
+    common:
+        output text_column id_column swap samples shard_tokens shard plan_only search.beam search.sampling terms
+        terms_mode memory device precision
+    """
 
     model: str = option(positional=True, metavar="MODEL")
     """model, run directory, M1,M2 or endpoint:PROFILE"""
@@ -89,11 +91,11 @@ class BulkOptions(ModelOptions, ProtectOptions, TermOptions):
     )
 
 
-def run(options: BulkOptions) -> int:
+def run_bulk(options: BulkOptions) -> int:
     """Work on a job, or print its status. Return 2 if documents of a complete job failed."""
     check_outputs(options.json)
     if options.model == _STATUS and not options.output:
-        return _print_status(options.input, options.json)
+        return _print_status(options)
     if not options.output:
         raise DocmtError("-o is missing: name the directory of the job")
     share = _parse_share(options.shard)
@@ -110,14 +112,13 @@ def run(options: BulkOptions) -> int:
     return 2 if status.failed else 0
 
 
-def _print_status(directories: Sequence[str], json: str | None) -> int:
-    if len(directories) != 1:
+def _print_status(options: BulkOptions) -> int:
+    if len(options.input) != 1:
         raise DocmtError("docmt bulk status needs one directory: that after -o of docmt bulk")
-    status = read_status(JobDirectory(Path(directories[0])))
-    if json:
-        write_json(json, status.to_json())
-    if json != STANDARD:
-        print(printable(status.format(), allowed="\n"), end="")
+    status = read_status(JobDirectory(Path(options.input[0])))
+    if options.json:
+        write_json(options.json, status.to_json())
+    print_table(options, status.format())
     return 0
 
 
@@ -132,13 +133,18 @@ def _parse_share(text: str) -> tuple[int, int]:
 
 
 def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
-    """Run workers as actors, whose working directories may differ from that of this process."""
+    """Run workers as actors."""
     from docmt.bulk.worker import run_actors
 
-    input = [str(Path(path).absolute()) for path in options.input]
-    models = [str(Path(model).absolute()) if Path(model).exists() else model for model in options.model.split(",")]
-    moved = replace(options, model=",".join(models), input=input, output=str(Path(options.output).absolute()))
-    return run_actors(partial(_work, moved, share), options.ray, use_gpus=options.device != "cpu")
+    work = partial(_work_in, Path.cwd(), options, share)
+    return run_actors(work, options.ray, use_gpus=options.device != "cpu")
+
+
+def _work_in(folder: Path, options: BulkOptions, share: tuple[int, int]) -> JobStatus:
+    """Work where this command was called: an actor begins elsewhere, perhaps on a machine without that folder."""
+    with suppress(OSError):
+        os.chdir(folder)
+    return _work(options, share)
 
 
 def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
@@ -184,10 +190,9 @@ def _check_folders(options: BulkOptions, folders: Sequence[Path]) -> None:
     for folder in folders:
         if Path(options.output).resolve().is_relative_to(folder.resolve()):
             raise DocmtError(f"{options.output} is inside the input {folder}: choose another -o DIR")
-    changed = {name: getattr(options, name) != getattr(BulkOptions, name) for name in _OF_ROWS}
-    changed["search.n_best"] = options.search.n_best > 1
-    if wrong := [name for name, is_changed in changed.items() if is_changed]:
-        raise DocmtError(f"{format_flag(wrong[0])} is for JSONL and Parquet, not for folders of files: leave it out")
+    for name in (*_OF_ROWS, "search.n_best"):
+        if find_set(options, name):
+            raise DocmtError(f"{format_flag(name)} is for JSONL and Parquet, not for folders of files: leave it out")
 
 
 def _settings(translator: DocumentTranslator, options: BulkOptions) -> dict[str, Any]:

@@ -1,22 +1,4 @@
-"""docmt check SOURCE TARGET
-
-Report inconsistencies and errors in a translation, without a reference: inconsistent terms, missing, untranslated,
-repeated, too short or too long sentences, and changed numbers, URLs and placeholders. The exit status is 0, or 1 if
-there are findings of a kind that --fail-on names.
-
-usage:
-    SOURCE TARGET [options]
-    TRANSLATION.jsonl [options]
-
-examples:
-    docmt check test.en output.de
-    docmt check output.jsonl --html report.html --json report.json
-    docmt check report.docx bericht.docx
-    docmt check report.txt bericht.txt --layout text --target-language de --fail-on number url
-
-common:
-    html json fail_on only show check.target_language check.certainty
-"""
+"""docmt check: inconsistencies and errors in a translation, without a reference."""
 
 from __future__ import annotations
 
@@ -48,7 +30,25 @@ _MAX_SENTENCES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions(ProtectOptions):
-    """The options of the command."""
+    """docmt check SOURCE TARGET
+
+    Report inconsistencies and errors in a translation, without a reference: inconsistent terms, missing, untranslated,
+    repeated, too short or too long sentences, and changed numbers, URLs and placeholders. The exit status is 0, or 1 if
+    there are findings of a kind that --fail-on names.
+
+    usage:
+        SOURCE TARGET [options]
+        TRANSLATION.jsonl [options]
+
+    examples:
+        docmt check test.en output.de
+        docmt check output.jsonl --html report.html --json report.json
+        docmt check report.docx bericht.docx
+        docmt check report.txt bericht.txt --layout text --target-language de --fail-on number url
+
+    common:
+        html json fail_on only show check.target_language check.certainty
+    """
 
     source: str = option(positional=True, metavar="SOURCE")
     """source sentences, one a line, JSONL, Markdown, an office document, web page, book or subtitles; TRANSLATION.jsonl
@@ -72,7 +72,7 @@ class CheckOptions(ProtectOptions):
     """thresholds of the checks"""
 
 
-def run(options: CheckOptions) -> int:
+def run_check(options: CheckOptions) -> int:
     """Check a translation. Print the findings, and write them as JSON and HTML."""
     _check(options)
     config, kinds = replace(options.check, protect=options.patterns or ()), options.only or tuple(KINDS)

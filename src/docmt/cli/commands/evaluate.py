@@ -1,26 +1,4 @@
-"""docmt evaluate --hypothesis FILE --reference FILE
-
-Score the translations of files (--hypothesis) or models (--model): BLEU over sentences (s-BLEU) and over documents
-(d-BLEU), chrF of both kinds, and others with --metrics. Several systems are compared with the first. docmt probe
-measures the use of context. With --aer, score the word alignments of models.
-
-usage:
-    --hypothesis FILE ... --reference FILE [options]
-    --model MODEL ... --source FILE --reference FILE [options]
-    --model MODEL ... --source CORPUS.jsonl [options]
-    --systems SYSTEM ... --reference FILE [options]
-    --model MODEL ... --aer FILE [options]
-    --pearmut-answers FILE ... [options]
-
-examples:
-    docmt evaluate --hypothesis output.de --reference test.de
-    docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de
-    docmt evaluate --systems baseline.de other.de third.de --reference test.de
-
-common:
-    hypothesis model systems source reference glossaries output json markdown html metrics.protocol metrics.names
-    metrics.unit search.beam device
-"""
+"""docmt evaluate: scores of translations and models, and comparisons of systems."""
 
 from __future__ import annotations
 
@@ -108,7 +86,29 @@ class ScoredSystem:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(ModelOptions, ProtectOptions, ReportOptions):
-    """The options of the command."""
+    """docmt evaluate --hypothesis FILE --reference FILE
+
+    Score the translations of files (--hypothesis) or models (--model): BLEU over sentences (s-BLEU) and over documents
+    (d-BLEU), chrF of both kinds, and others with --metrics. Several systems are compared with the first. docmt probe
+    measures the use of context. With --aer, score the word alignments of models.
+
+    usage:
+        --hypothesis FILE ... --reference FILE [options]
+        --model MODEL ... --source FILE --reference FILE [options]
+        --model MODEL ... --source CORPUS.jsonl [options]
+        --systems SYSTEM ... --reference FILE [options]
+        --model MODEL ... --aer FILE [options]
+        --pearmut-answers FILE ... [options]
+
+    examples:
+        docmt evaluate --hypothesis output.de --reference test.de
+        docmt evaluate --model MODEL --source test.en --reference test.de --beam 4 -o output.de
+        docmt evaluate --systems baseline.de other.de third.de --reference test.de
+
+    common:
+        hypothesis model systems source reference glossaries output json markdown html metrics.protocol metrics.names
+        metrics.unit search.beam device
+    """
 
     hypothesis: list[str] = option([], metavar="FILE")
     """translated sentences, one a line, or JSONL; several files are compared"""
@@ -238,7 +238,7 @@ class EvaluateRun:
         return source, self.options.metrics.language or target
 
 
-def run(options: EvaluateOptions) -> int:
+def run_evaluate(options: EvaluateOptions) -> int:
     """Print scores with their signatures, and intervals and p-values of several systems."""
     if options.pearmut_answers:
         return report_answers(options)

@@ -1,24 +1,8 @@
-"""docmt inspect MODEL, docmt inspect MODEL SOURCE [TARGET], and docmt inspect --curves RUN RUN ...
-
-Describe a model and its training. With text, measure its attention (entropy and distance by layer and head) and its
-context gates. With --curves, compare the learning curves of trainings.
-
-usage:
-    MODEL [options]
-    MODEL SOURCE [TARGET] [--figure FILE] [options]
-    --curves RUN RUN ... [--figure FILE]
-
-examples:
-    docmt inspect MODEL
-    docmt inspect MODEL test.en test.de --json looks.json
-    docmt inspect --curves runs/group runs/concat --figure curves.png
-
-common:
-    figure json curves search.beam device
-"""
+"""docmt score and docmt inspect: what a model makes of supplied translations, and what it is."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from copy import deepcopy
@@ -26,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from docmt import analysis, decoding
 from docmt.analysis.figures import METRICS_FILE, draw_curves, figure_format, read_curves, summarize_run
@@ -38,21 +22,125 @@ from docmt.cli.model_arguments import (
     read_corpus,
     short_names,
 )
-from docmt.cli.output import Report, call_or_report, check_outputs, map_or_report, write_json
-from docmt.core.errors import DocmtError, printable
-from docmt.core.plain_text import STANDARD
+from docmt.cli.output import (
+    Report,
+    call_or_report,
+    check_alignments,
+    check_outputs,
+    error_records,
+    map_or_report,
+    print_table,
+    sentence_records,
+    write_json,
+)
+from docmt.core.errors import DocmtError, map_or_error, printable
+from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.settings import Excludes, Needs, option
 from docmt.decoding.search_config import SearchConfig
+from docmt.decoding.translation_results import Translation
 from docmt.documents import Document, ParallelDocument, read_documents
+from docmt.documents.corpus_files import count_untranslated
 
 _log = logging.getLogger(__name__)
+NO_SCORE = "-"
+"""Text output for a sentence of a document that could not be scored."""
 DRAWN_TOKENS = 60
 """Longest side of a heat map."""
 
 
 @dataclass(frozen=True, kw_only=True)
+class ScoreOptions(ModelOptions):
+    """docmt score MODEL SOURCE TARGET
+
+    Print the log-probability (nats) of each sentence of supplied translations, in the context of its document. JSONL
+    has one object a line, {"id": "a", "source": ["One.", "Two."], "target": ["Eins.", "Zwei."]}, or {"document": "a",
+    "source": "One.", "target": "Eins."} for each sentence.
+
+    usage:
+        MODEL SOURCE TARGET [options]
+        MODEL CORPUS.jsonl [options]
+
+    examples:
+        docmt score MODEL test.en test.de
+        docmt score MODEL test.jsonl --format jsonl -o scores.jsonl
+
+    common:
+        output format alignments batch_tokens device precision
+    """
+
+    model: str = option(positional=True, metavar="MODEL")
+    """model or run directory; M1,M2 is an ensemble"""
+    source: str = option(positional=True, metavar="SOURCE")
+    """source sentences, one a line, an empty line between documents, or JSONL"""
+    target: str | None = option(None, positional=True, metavar="TARGET")
+    """translations in the same format; not needed for JSONL with both sides"""
+    output: str = option(STANDARD, flags=("-o",), metavar="FILE")
+    """output file (-: standard output)"""
+    format: Literal["text", "jsonl"] = "text"
+    """text: one score a line, or - after a failure; jsonl: one JSON object a sentence"""
+    alignments: bool = False
+    """align the words of each sentence: character positions in source and target (needs --format jsonl)"""
+
+
+def run_score(options: ScoreOptions) -> int:
+    """Print the log-probability of every supplied target sentence."""
+    check_outputs(options.output, inputs=[options.source, options.target])
+    check_alignments(options.alignments, [options.format])
+    corpus = read_corpus(options.source, options.target, "TARGET", keep_empty=True)
+    if failed := count_untranslated(Path(options.target or options.source)):
+        _log.warning(f"{failed:,} x sentence not translated (error), scored as an empty translation")
+    pairs = [(Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in corpus]
+    report, names = Report(), [document_name(options.source, document) for document in corpus]
+    results = map_or_error(pairs, partial(_score, load_translator(options), options.alignments))
+    scored = [report.check_result(name, result) for name, result in zip(names, results, strict=True)]
+    if options.format == "jsonl":
+        rows = [
+            error_records(source, str(result)) if isinstance(result, DocmtError) else sentence_records(result)
+            for result, (source, _) in zip(scored, pairs, strict=True)
+        ]
+        lines = [json.dumps(record, ensure_ascii=False) for document in rows for record in document]
+        write_text(options.output, "".join(line + "\n" for line in lines))
+    else:
+        blocks = [_format_scores(result, len(pair.source)) for result, pair in zip(scored, corpus, strict=True)]
+        write_text(options.output, "\n".join(blocks))
+    return report.log(len(corpus), len(corpus) - len(report.failures), "documents", "scored")
+
+
+def _score(
+    translator: decoding.Translator, alignments: bool, pairs: Sequence[tuple[Document, Document]]
+) -> list[Translation]:
+    """Return the scored translations, with links if `alignments` is set."""
+    scored = translator.score_all(pairs)
+    return translator.align(scored) if alignments else scored
+
+
+def _format_scores(scored: Translation | DocmtError, sentences: int) -> str:
+    """Return a line for each sentence of a document, also for one that could not be scored."""
+    if isinstance(scored, DocmtError):
+        return f"{NO_SCORE}\n" * sentences
+    return "".join(f"{sentence.score:.6f}\n" for sentence in scored.sentences)
+
+
+@dataclass(frozen=True, kw_only=True)
 class InspectOptions(ModelOptions):
-    """The options of the command."""
+    """docmt inspect MODEL, docmt inspect MODEL SOURCE [TARGET], and docmt inspect --curves RUN RUN ...
+
+    Describe a model and its training. With text, measure its attention (entropy and distance by layer and head) and its
+    context gates. With --curves, compare the learning curves of trainings.
+
+    usage:
+        MODEL [options]
+        MODEL SOURCE [TARGET] [--figure FILE] [options]
+        --curves RUN RUN ... [--figure FILE]
+
+    examples:
+        docmt inspect MODEL
+        docmt inspect MODEL test.en test.de --json looks.json
+        docmt inspect --curves runs/group runs/concat --figure curves.png
+
+    common:
+        figure json curves search.beam device
+    """
 
     model: str = option("", positional=True, metavar="MODEL")
     """model or run directory"""
@@ -73,6 +161,7 @@ class InspectOptions(ModelOptions):
         Excludes("curves", "model", "and {} are both set: inspect trainings or a model"),
         Needs("device", "source", "has no effect without {}, because nothing is computed: leave it out"),
         Needs("precision", "source", "has no effect without {}, because nothing is computed: leave it out"),
+        Needs("batch_tokens", "source", "has no effect without {}, because nothing is computed: leave it out"),
         Needs("search", "source", "has no effect without {}: leave it out"),
         Needs("context", "source", "has no effect without {}: leave it out"),
         Excludes("search", "target", "has no effect with {}, because nothing is translated: leave it out"),
@@ -88,7 +177,7 @@ class InspectOptions(ModelOptions):
         return list(dict.fromkeys(filter(None, [*beside, self.json])))
 
 
-def run(options: InspectOptions) -> int:
+def run_inspect(options: InspectOptions) -> int:
     """Describe a model, measure its attention, or compare learning curves."""
     _check(options)
     if options.curves:
@@ -228,5 +317,4 @@ def _write_report(options: InspectOptions, table: str, numbers: dict[str, Any]) 
     """Print the table, and write the numbers beside the figure and to --json."""
     for path in options.numbers_files():
         write_json(path, numbers, indent=None)
-    if options.json != STANDARD:
-        print(printable(table, allowed="\n"))
+    print_table(options, table)

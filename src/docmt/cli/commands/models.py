@@ -349,5 +349,5 @@ def run_average(options: AverageOptions) -> int:
         )
     average_models(models, options.output, options.quantization)
     content = "mean" if models[1:] else f"copy in {options.quantization}"
-    print(f"{options.output}: {content} of {', '.join(map(str, models))}")
+    print(printable(f"{options.output}: {content} of {', '.join(map(str, models))}"))
     return 0

@@ -1,23 +1,4 @@
-"""docmt probe MODEL --suite NAME|FILE
-
-Measure whether models use their context. --suite counts how often a model prefers the right translation, or produces
-the form that context requires. --source and --reference measure the effect of context on the log-probability of the
-reference (CXMI).
-
-usage:
-    MODEL [MODEL ...] --suite NAME|FILE [NAME|FILE ...] [options]
-    MODEL [MODEL ...] --source FILE --reference FILE [options]
-    MODEL [MODEL ...] --source CORPUS.jsonl [options]
-
-examples:
-    docmt probe MODEL --suite test.contrastive.jsonl
-    docmt probe MODEL OTHER --suite phenomena --json answers.json
-    docmt probe MODEL --suite phenomena --context-ablation
-    docmt probe MODEL --source test.en --reference test.de
-
-common:
-    suite source reference context_ablation translate json markdown search.beam device
-"""
+"""docmt probe: whether models use their context."""
 
 from __future__ import annotations
 
@@ -55,7 +36,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeOptions(ModelOptions):
-    """The options of the command."""
+    """docmt probe MODEL --suite NAME|FILE
+
+    Measure whether models use their context. --suite counts how often a model prefers the right translation, or
+    produces the form that context requires. --source and --reference measure the effect of context on the
+    log-probability of the reference (CXMI).
+
+    usage:
+        MODEL [MODEL ...] --suite NAME|FILE [NAME|FILE ...] [options]
+        MODEL [MODEL ...] --source FILE --reference FILE [options]
+        MODEL [MODEL ...] --source CORPUS.jsonl [options]
+
+    examples:
+        docmt probe MODEL --suite test.contrastive.jsonl
+        docmt probe MODEL OTHER --suite phenomena --json answers.json
+        docmt probe MODEL --suite phenomena --context-ablation
+        docmt probe MODEL --source test.en --reference test.de
+
+    common:
+        suite source reference context_ablation translate json markdown search.beam device
+    """
 
     models: list[str] = option(positional=True, metavar="MODEL")
     """model or run directories, or M1,M2 for an ensemble; compared with the first"""
@@ -126,7 +126,7 @@ class ProbeRun:
         return progress_prefix(f"{self.prefix(model)}{suite}" if len(self.names) > 1 or len(self.suites) > 1 else "")
 
 
-def run(options: ProbeOptions) -> int:
+def run_probe(options: ProbeOptions) -> int:
     """Print the accuracy of models on test sets, and their context usage."""
     command = _read(options)
     probes, failures = dict[str, Probe](), list[str]()

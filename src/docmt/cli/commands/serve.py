@@ -1,23 +1,4 @@
-"""docmt serve [MODEL ...]
-
-Serve models to other programs and to people with a browser. The page is at the address that is shown. Clients of
-LibreTranslate and DeepL work with this address as their server, and docs/serving.md lists the paths. Only this machine
-can reach the server, unless --host names another address, together with --open or keys.
-
-usage:
-    [MODEL ...] [options]
-    --create-key NAME [options]
-    --list-jobs [--data DIR]
-
-examples:
-    docmt serve en-fr
-    docmt serve en-de de-en --port 8000 --memory-mb 4000
-    docmt serve --create-key anna --characters-per-minute 100000
-    docmt serve en-fr --host 0.0.0.0
-
-common:
-    host port data open create_key memory_mb search.beam
-"""
+"""docmt serve: models for other programs and for people with a browser."""
 
 from __future__ import annotations
 
@@ -30,12 +11,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from docmt.cli.model_arguments import ProtectOptions, TermOptions
+from docmt.cli.model_arguments import DeviceOptions, ProtectOptions, TermOptions
 from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.logging import show_times
-from docmt.core.settings import MANY, option
+from docmt.core.settings import MANY, Needs, option
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 from docmt.serve.access_keys import AccessKeys, KeyLimits
 from docmt.serve.glossary_store import GlossaryStore
@@ -56,8 +37,27 @@ _UNIT = Path("/", "etc", "systemd", "system", "docmt.service")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeOptions(ProtectOptions, TermOptions):
-    """The options of the command."""
+class ServeOptions(DeviceOptions, ProtectOptions, TermOptions):
+    """docmt serve [MODEL ...]
+
+    Serve models to other programs and to people with a browser. The page is at the address that is shown. Clients of
+    LibreTranslate and DeepL work with this address as their server, and docs/serving.md lists the paths. Only this
+    machine can reach the server, unless --host names another address, together with --open or keys.
+
+    usage:
+        [MODEL ...] [options]
+        --create-key NAME [options]
+        --list-jobs [--data DIR]
+
+    examples:
+        docmt serve en-fr
+        docmt serve en-de de-en --port 8000 --memory-mb 4000
+        docmt serve --create-key anna --characters-per-minute 100000
+        docmt serve en-fr --host 0.0.0.0
+
+    common:
+        host port data open create_key memory_mb search.beam
+    """
 
     models: list[str] = option([], positional=True, metavar="MODEL")
     """model directories, names, pairs, or endpoint:PROFILE (default: all models of docmt models)"""
@@ -93,15 +93,16 @@ class ServeOptions(ProtectOptions, TermOptions):
     """list documents (id, name, state, progress, key, age), also of a server that runs, and exit"""
     cancel_job: str | None = option(None, metavar="ID")
     """stop the translation of a document, also of a server that runs, and exit"""
-    device: str = "auto"
-    """cpu, cuda, cuda:1 for the second GPU, or auto: a GPU if one works"""
-    precision: Literal["float32", "bfloat16", "int8"] = "float32"
-    """number format of matrix products; lower is faster where the processor has it, and less exact"""
     search: SearchConfig = option(SearchConfig(), skip=FOR_TRANSLATE)
     """beam search"""
 
+    option_rules = (
+        Needs("characters_per_minute", "create_key", "is a limit of a new key: add {}, or leave it out"),
+        Needs("concurrent_jobs", "create_key", "is a limit of a new key: add {}, or leave it out"),
+    )
 
-def run(options: ServeOptions) -> int:
+
+def run_serve(options: ServeOptions) -> int:
     """Serve until the process is asked to stop, or manage keys."""
     data = Path(options.data).absolute() if options.data else default_data()
     if options.create_key is not None or options.list_keys or options.revoke_key is not None:

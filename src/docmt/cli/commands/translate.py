@@ -1,51 +1,41 @@
-"""docmt translate MODEL FILE... -o OUT
-
-Translate documents: text, Markdown, JSONL, HTML, docx, pptx, xlsx, odt, epub, subtitles, XLIFF, PO, JSON, notebooks,
-tables. There is one target sentence for each source sentence, and layout and markup are kept. JSONL input has one
-object a line, {"id": "a", "source": ["One.", "Two."]}, {"id": "a", "text": "One. Two."}, or {"document": "a",
-"source": "One."}.
-
-usage:
-    MODEL [FILE ...] [options]
-
-examples:
-    docmt translate MODEL report.docx -o bericht.docx
-    docmt translate MODEL *.html -o translated/ --beam 4
-    docmt translate MODEL book.txt -o buch.txt --resume
-    cat report.txt | docmt translate MODEL --format jsonl > report.jsonl
-
-common:
-    output format fields protect terms terms_mode terms_report consistent memory reuse bilingual report resume
-    search.beam input.layout device
-"""
+"""docmt translate, and docmt demo, which translates a document of the package."""
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
+import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from functools import partial
+from importlib import resources
 from itertools import accumulate, groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from docmt import decoding
 from docmt.checking.languages import detect_language
 from docmt.cli.model_arguments import SearchOptions, TermOptions, load_engine, log_use, read_languages
 from docmt.cli.output import Report, TranslationJob, TranslationWriter, check_alignments, check_outputs, is_resumable
-from docmt.core.errors import DocmtError, map_or_error
+from docmt.core.errors import DocmtError, map_or_error, printable
 from docmt.core.files import make_directory
-from docmt.core.plain_text import STANDARD, decode_utf8, find_suffix, plain_name, read_bytes, write_text
+from docmt.core.plain_text import STANDARD, decode_utf8, find_suffix, plain_name, read_bytes, write_bytes, write_text
 from docmt.core.progress import plain_progress
 from docmt.core.settings import Excludes, Needs, check_fields, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
 from docmt.decoding.translation_results import PartialTranslation
-from docmt.documents import InputFile, read_input
+from docmt.documents import Document, InputFile, read_input
 from docmt.documents.document import Layout
 from docmt.documents.input_formats import (
     FORMATS,
@@ -58,7 +48,7 @@ from docmt.documents.input_formats import (
     has_jsonl_name,
     is_refused,
 )
-from docmt.documents.segmentation import knows_language
+from docmt.documents.segmentation import DEFAULT_LANGUAGE, knows_language
 from docmt.formats.language_codes import is_same_language
 
 if TYPE_CHECKING:
@@ -67,7 +57,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SUFFIX_FORMATS = {".txt": "text", ".jsonl": "jsonl"}
-DEFAULT_LANGUAGE = "en"  # its segmentation rules serve for languages without rules
 GROUP_DOCUMENTS = 64  # maximum documents of several files that are batched together
 
 
@@ -90,7 +79,26 @@ class InputConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TranslateOptions(SearchOptions, TermOptions):
-    """The options of the command."""
+    """docmt translate MODEL FILE... -o OUT
+
+    Translate documents: text, Markdown, JSONL, HTML, docx, pptx, xlsx, odt, epub, subtitles, XLIFF, PO, JSON,
+    notebooks, tables. There is one target sentence for each source sentence, and layout and markup are kept. JSONL
+    input has one object a line, {"id": "a", "source": ["One.", "Two."]}, {"id": "a", "text": "One. Two."}, or
+    {"document": "a", "source": "One."}.
+
+    usage:
+        MODEL [FILE ...] [options]
+
+    examples:
+        docmt translate MODEL report.docx -o bericht.docx
+        docmt translate MODEL *.html -o translated/ --beam 4
+        docmt translate MODEL book.txt -o buch.txt --resume
+        cat report.txt | docmt translate MODEL --format jsonl > report.jsonl
+
+    common:
+        output format fields protect terms terms_mode terms_report consistent memory reuse bilingual report resume
+        search.beam input.layout device
+    """
 
     model: str = option(positional=True, metavar="MODEL")
     """model, run directory, ensemble M1,M2 or endpoint:PROFILE"""
@@ -126,7 +134,7 @@ class TranslateOptions(SearchOptions, TermOptions):
     option_rules = (Needs("terms_mode", "terms"),)
 
 
-def run(options: TranslateOptions) -> int:
+def run_translate(options: TranslateOptions) -> int:
     """Translate files. Return 2 if any of them failed."""
     outputs = _outputs(options)
     if options.terms_report and not (options.terms or options.consistent):
@@ -456,3 +464,74 @@ def _align(translator: DocumentTranslator, parts: Sequence[PartialTranslation]) 
         replace(part, translation=None, error=result) if isinstance(result, DocmtError) else result
         for part, result in zip(parts, map_or_error(parts, translator.align), strict=True)
     ]
+
+
+# docmt demo
+
+_MODEL = "en-fr"
+_DOCUMENT = "demo.docx"
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """docmt demo
+
+    Translate a document of the package, two pages of Word, with the English-French model of the package. Both sides are
+    shown, and what the model translates otherwise without the sentences before.
+
+    usage:
+        [-o DIRECTORY]
+
+    examples:
+        docmt demo
+    """
+
+    output: Path = option(Path("docmt-demo"), flags=("-o",), metavar="DIRECTORY")
+    """directory for the document and its translation"""
+
+
+def run_demo(options: DemoOptions) -> int:
+    """Translate the document of the package and show both sides. Raises DocmtError if the package has no model."""
+    started, console = time.monotonic(), Console()
+    if options.output.is_file():
+        raise DocmtError(f"-o {options.output} is a file: name a directory")
+    # imported here because torch loads slowly
+    from docmt.checkpoint.model_names import find_named_model, find_package_model
+
+    if (model := find_package_model(_MODEL) or find_named_model(_MODEL)) is None:
+        advice = f"get one with `docmt pull Helsinki-NLP/opus-mt-{_MODEL}`"
+        raise DocmtError(f"this docmt has no model {_MODEL} in its package: {advice}")
+    source, target = options.output / "directive.docx", options.output / "directive.fr.docx"
+    make_directory(options.output)
+    if not source.exists():  # perhaps with changes of the user
+        write_bytes(source, resources.files("docmt.cli").joinpath(_DOCUMENT).read_bytes())
+    _say(console, f"translating {source} with the model {_MODEL}, which reads the sentences before")
+    translator = decoding.Translator(model)
+    translations = translator.translate_file(source, target)
+    sentences = [sentence for translation in translations for sentence in translation.sentences]
+    alone = translator.translate_all([Document.from_sentences([sentence.source]) for sentence in sentences])
+    table = Table("English", "French ([bold green]\\[changed by context][/])", "without context")
+    for sentence, other in zip(sentences, alone, strict=True):
+        table.add_row(Text(sentence.source), *_mark_changes(sentence.target, other.sentences[0].target))
+    console.print(table)
+    _say(console, f"{time.monotonic() - started:.0f} seconds; the translated file is {target}")
+    command = "docmt" if shutil.which("docmt") else sys.argv[0]  # as it was called, outside of an environment
+    _say(console, f"try: {command} translate {_MODEL} YOUR_FILE.docx -o TRANSLATION.docx")
+    return 0
+
+
+def _mark_changes(target: str, other: str) -> tuple[Text, Text]:
+    """Return two translations of a sentence, with the words that differ in brackets; the other is empty if equal."""
+    words, other_words = target.split(), other.split()
+    marked, other_marked = Text(), Text()
+    blocks = SequenceMatcher(None, words, other_words, autojunk=False).get_opcodes()
+    for kind, start, end, other_start, other_end in blocks:
+        for word in words[start:end]:
+            marked.append(*((f"{word} ",) if kind == "equal" else (f"[{word}] ", "bold green")))
+        for word in other_words[other_start:other_end] if other != target else ():
+            other_marked.append(*((f"{word} ",) if kind == "equal" else (f">{word}< ", "bold red")))
+    return marked, other_marked
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(Text(printable(f"docmt demo: {text}")))

@@ -1,22 +1,4 @@
-"""docmt terms check FILE...
-docmt terms convert FILE... -o FILE
-docmt terms extract SOURCE TARGET -o FILE
-
-Check, convert or propose glossaries: TSV, CSV, TBX, TMX or JSON. `check` counts the terms of each file by languages,
-and lists rows that cannot be used, duplicates and contradictions; those between files need --from and --to. `convert`
-writes the terms of all files as one TSV or TBX 3 file. `extract` proposes terms from documents and their translations
-(two files, or a JSONL or TMX file with both sides), those first that were translated in several ways.
-
-usage:
-    check FILE ... [--from CODE] [--to CODE] [--json FILE]
-    convert FILE ... -o FILE [--from CODE] [--to CODE]
-    extract FILE [FILE] -o FILE [--from CODE] [--to CODE]
-
-examples:
-    docmt terms check glossary.tsv
-    docmt terms convert terms.tbx -o terms.tsv --from en --to fr
-    docmt terms extract report.docx rapport.docx -o terms.tsv --model en-fr
-"""
+"""docmt extract, merge and terms: what people who translate are given and give, bilingual XLIFF and glossaries."""
 
 from __future__ import annotations
 
@@ -24,19 +6,23 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.checking import read_translation
 from docmt.checking.languages import detect_language
 from docmt.checking.renderings import Links, find_renderings, find_repeated_phrases, link_by_counts, most_common_text
-from docmt.cli.model_arguments import read_languages
-from docmt.cli.output import check_outputs, write_json
-from docmt.core.errors import USAGE_ERROR, DocmtError, printable
-from docmt.core.plain_text import STANDARD, plain_name, write_text
-from docmt.core.settings import MANY, option
+from docmt.cli.model_arguments import ProtectOptions, SearchOptions, load_engine, log_use, read_languages
+from docmt.cli.output import Report, check_outputs, print_table, write_json
+from docmt.core.errors import USAGE_ERROR, DocmtError
+from docmt.core.plain_text import plain_name, read_bytes, write_bytes, write_text
+from docmt.core.settings import MANY, Needs, option
+from docmt.decoding.file_translation import FIELD_SEPARATOR, FileConfig, FileTranslation, align_parts, read_file
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
+from docmt.documents.input_formats import FORMATS, FormatName
+from docmt.documents.segmentation import DEFAULT_LANGUAGE
 from docmt.formats.language_codes import is_same_language, primary_language
+from docmt.formats.xliff_exchange import apply_targets, read_xliff_targets
 from docmt.terms import Glossary, SkippedRow, Term
 from docmt.terms.glossary import GlossaryBuilder, clean_text, list_pairs
 from docmt.terms.glossary_files import read_entries
@@ -44,16 +30,173 @@ from docmt.terms.glossary_output import find_writer
 from docmt.terms.glossary_tables import ALTERNATIVES
 from docmt.terms.word_forms import choose_lemma
 
+if TYPE_CHECKING:
+    from docmt.decoding.document_translator import DocumentTranslator
+
+_log = logging.getLogger(__name__)
+
+SUFFIXES = (".xlf", ".xliff")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractOptions(SearchOptions):
+    """docmt extract FILE -o FILE.xlf
+
+    Write the text of a file to a bilingual XLIFF file, for people who translate or post-edit it. With a model, the
+    translation and its scores are added. docmt merge puts the edited translation back into the file.
+
+    usage:
+        FILE -o FILE.xlf [options]
+
+    examples:
+        docmt extract report.docx -o report.xlf --model MODEL
+        docmt extract page.html -o page.xlf --source-language en --target-language fr
+
+    common:
+        output model format fields source_language target_language search.beam batch_tokens device precision
+    """
+
+    file: str = option(positional=True, metavar="FILE")
+    """input file"""
+    output: str = option(flags=("-o",), metavar="FILE.xlf")
+    """XLIFF 2 file to write"""
+    model: str = option("", metavar="MODEL")
+    """model or run directory that translates the text (default: none)"""
+    format: Literal["auto", FormatName] = "auto"
+    """format of the input (auto: by its name and content)"""
+    fields: list[str] = option([], metavar="NAME")
+    """JSON paths (menu.*.title), columns or front-matter keys to translate"""
+    source_language: str = option("", metavar="CODE")
+    """language of the text (default: that of the model)"""
+    target_language: str = option("", metavar="CODE")
+    """language of the translation (default: that of the model)"""
+
+    option_rules = tuple(Needs(name, "model") for name in ("search", "context", "device", "precision", "batch_tokens"))
+
+
+def run_extract(options: ExtractOptions) -> int:
+    """Write a bilingual file. Return 2 if a part could not be translated."""
+    if Path(options.output).suffix.lower() not in SUFFIXES:
+        raise DocmtError(f"-o {options.output}: extract writes XLIFF. End the name in {' or '.join(SUFFIXES)}.")
+    check_outputs(options.output, inputs=[options.file])
+    translator = load_engine(options) if options.model else None
+    model_languages = translator.languages if translator else ("", "")
+    source = options.source_language or model_languages[0]
+    target = options.target_language or model_languages[1]
+    config = FileConfig(source, target, source or DEFAULT_LANGUAGE, tuple(options.fields), protect=options.patterns)
+    file = _read_markup(options.file, options.format, config)
+    if not target:
+        _log.warning("%s names no target language: add --target-language CODE", options.output)
+    report = Report()
+    records = None if translator is None else _translate(translator, file, report)
+    file.write_bilingual(options.output, None if records is None else file.translate_units(records))
+    log_use(translator)
+    return report.log(1, 1, "files", "translated")
+
+
+def _read_markup(path: str, format: str, config: FileConfig) -> FileTranslation:
+    """Return a file with markup. format: see `read_file`. Raises DocmtError for plain text and JSONL."""
+    file = read_file(path, format, config)
+    if isinstance(file, bytes):
+        names = ", ".join(FORMATS)
+        raise DocmtError(f"{path} is plain text or JSONL, without markup. This is for files of the formats {names}.")
+    return file
+
+
+def _translate(translator: DocumentTranslator, file: FileTranslation, report: Report) -> list[str]:
+    """Return the records of all sentences. Failures are added to the report."""
+    records = []
+    for parts in translator.stream_parts(file.documents):
+        for part in align_parts(parts, file, translator.align):
+            records.append(file.to_records(report.check_part(file.documents[part.document].id, part)))
+    return records
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeOptions(ProtectOptions):
+    """docmt merge FILE.xlf -o FILE
+
+    Write a file with the translation of a bilingual XLIFF file, which docmt extract made and people edited. All else in
+    the file stays as in the original.
+
+    usage:
+        FILE.xlf -o FILE [options]
+
+    examples:
+        docmt merge report.xlf -o bericht.docx
+        docmt merge report.xlf -o bericht.docx --original archive/report.docx
+
+    common:
+        output original fields
+    """
+
+    file: str = option(positional=True, metavar="FILE.xlf")
+    """XLIFF 2 file with translations"""
+    output: str = option(flags=("-o",), metavar="FILE")
+    """translated file to write, in the format of the original"""
+    original: str = option("", metavar="FILE")
+    """file that was extracted (default: as the XLIFF file names it)"""
+    fields: list[str] = option([], metavar="NAME")
+    """fields that were extracted (default: as the XLIFF file names them)"""
+
+
+def run_merge(options: MergeOptions) -> int:
+    """Write the translated file."""
+    targets = read_xliff_targets(read_bytes(options.file), options.file)
+    original = options.original or _find_original(targets.original, options.file)
+    check_outputs(options.output, inputs=[options.file, original])
+    format, *fields = targets.format.split(FIELD_SEPARATOR)
+    languages = targets.source_language, targets.target_language
+    config = FileConfig(*languages, fields=tuple(options.fields or fields), protect=options.patterns)
+    file = _read_markup(original, format or "auto", config)
+    file.check_output(options.output)
+    units, warnings = apply_targets(file.units.file.units, targets)
+    write_bytes(options.output, file.units.file.write(units, targets.target_language))
+    for warning in warnings[:20]:
+        _log.warning("%s", warning)
+    if len(warnings) > 20:
+        _log.warning("%s: and %d more", options.file, len(warnings) - 20)
+    return 0
+
+
+def _find_original(name: str, file: str) -> str:
+    """Return the path of the original: as named, or beside the XLIFF file. Raises DocmtError if there is none."""
+    for path in (Path(name), Path(file).parent / name, Path(file).parent / Path(name).name):
+        if name and path.is_file():
+            return str(path)
+    raise DocmtError(f"{file} was extracted from {name or 'an unnamed file'}, which is not there: add --original FILE")
+
+
+# Glossaries
+
 _LEAST_USES, _MOST_OTHERS = 3, 5
 """Known translations of a term that is proposed, and other translations in its note."""
 _MAX_PAIRS = 40
 """Pairs of languages of a file in a report."""
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TermsOptions:
-    """The options of the command."""
+    """docmt terms check FILE...
+    docmt terms convert FILE... -o FILE
+    docmt terms extract SOURCE TARGET -o FILE
+
+    Check, convert or propose glossaries: TSV, CSV, TBX, TMX or JSON. `check` counts the terms of each file by
+    languages, and lists rows that cannot be used, duplicates and contradictions; those between files need --from and
+    --to. `convert` writes the terms of all files as one TSV or TBX 3 file. `extract` proposes terms from documents and
+    their translations (two files, or a JSONL or TMX file with both sides), those first that were translated in several
+    ways.
+
+    usage:
+        check FILE ... [--from CODE] [--to CODE] [--json FILE]
+        convert FILE ... -o FILE [--from CODE] [--to CODE]
+        extract FILE [FILE] -o FILE [--from CODE] [--to CODE]
+
+    examples:
+        docmt terms check glossary.tsv
+        docmt terms convert terms.tbx -o terms.tsv --from en --to fr
+        docmt terms extract report.docx rapport.docx -o terms.tsv --model en-fr
+    """
 
     action: Literal["check", "convert", "extract"] = option(positional=True, metavar="check|convert|extract")
     """check: report what files hold; convert: write another file; extract: propose terms"""
@@ -72,9 +215,15 @@ class TermsOptions:
     show: int = option(10, range=(0, MANY))
     """check: maximum rows of each file that are listed"""
 
+    option_rules = (
+        Needs("model", "action extract", "is for docmt terms extract: leave it out"),
+        Needs("json", "action check", "is for docmt terms check: leave it out"),
+        Needs("show", "action check", "is for docmt terms check: leave it out"),
+    )
+
 
 @dataclass
-class _FileReport:
+class _GlossaryReport:
     """What docmt terms check says of a file."""
 
     path: str
@@ -89,18 +238,14 @@ class _FileReport:
     """why it cannot be used: an error of the file, or entries that contradict each other"""
 
 
-def run(options: TermsOptions) -> int:
+def run_terms(options: TermsOptions) -> int:
     """Report on glossaries, convert them, or propose one."""
     check_outputs(options.output, options.json, inputs=options.files)
-    if options.model and options.action != "extract":
-        raise DocmtError("--model is for docmt terms extract: leave it out")
     if options.action == "check":
-        return _check_files(options)
+        return _check_glossaries(options)
     if not options.output:
         raise DocmtError(f"docmt terms {options.action} needs a file to write: add -o FILE.tsv or -o FILE.tbx")
-    if options.json:
-        raise DocmtError("--json is for docmt terms check: leave it out")
-    (_convert_files if options.action == "convert" else _extract_terms)(options, options.output)
+    (_convert_glossaries if options.action == "convert" else _extract_terms)(options, options.output)
     return 0
 
 
@@ -114,7 +259,7 @@ def _extract_terms(options: TermsOptions, output: str) -> None:
     codes = [primary_language(code) or detect_language([pair[n] for pair in pairs]) for n, code in enumerate(languages)]
     lemmas = choose_lemma(codes[0]), choose_lemma(codes[1])
     phrases = find_repeated_phrases([source for source, _ in pairs], codes[0], lemmas[0])
-    links = _align(options.model, documents) if options.model else link_by_counts(pairs, (codes[0], codes[1]), lemmas)
+    links = _link(options.model, documents) if options.model else link_by_counts(pairs, (codes[0], codes[1]), lemmas)
     found = find_renderings(pairs, phrases, links, codes[1], lemmas[1])
     found = [phrase for phrase in found if phrase.total >= _LEAST_USES and len(phrase.groups[0]) > 1]
     found.sort(key=lambda phrase: (len(phrase.groups[0]) - phrase.total, -phrase.total, phrase.text))
@@ -156,7 +301,7 @@ def _read_documents(options: TermsOptions) -> list[ParallelDocument]:
     return paired.documents
 
 
-def _align(model: str, documents: Sequence[ParallelDocument]) -> Links:
+def _link(model: str, documents: Sequence[ParallelDocument]) -> Links:
     """Return the links of sentences, by their number over all documents."""
     from docmt.decoding import Translator  # torch loads slowly
 
@@ -166,7 +311,7 @@ def _align(model: str, documents: Sequence[ParallelDocument]) -> Links:
     return dict(enumerate(links for translation in aligned for links in translation.alignments()))
 
 
-def _convert_files(options: TermsOptions, output: str) -> None:
+def _convert_glossaries(options: TermsOptions, output: str) -> None:
     render = find_writer(output)
     glossary = Glossary.read(*options.files, languages=(options.source_language, options.target_language))
     write_text(output, render(glossary))
@@ -176,15 +321,14 @@ def _convert_files(options: TermsOptions, output: str) -> None:
         _log.warning("%s skipped (first: %s, line %d: %s)", skipped, first.path, first.line, first.reason)
 
 
-def _check_files(options: TermsOptions) -> int:
+def _check_glossaries(options: TermsOptions) -> int:
     if options.output:
         raise DocmtError("-o is for docmt terms convert: leave it out, or write the report with --json FILE")
     languages = options.source_language, options.target_language
-    reports = [_check_file(path, languages) for path in options.files]
+    reports = [_check_glossary(path, languages) for path in options.files]
     if options.json and any(report.format for report in reports):
         write_json(options.json, {"files": [asdict(report) for report in reports]})
-    if options.json != STANDARD:
-        print(printable("\n".join(line for report in reports for line in _format(report, options.show)), allowed="\n"))
+    print_table(options, "\n".join(line for report in reports for line in _format_report(report, options.show)))
     errors = [error for report in reports for error in report.errors]
     if not errors and all(languages):  # files may contradict each other
         Glossary.read(*options.files, languages=languages)
@@ -193,8 +337,8 @@ def _check_files(options: TermsOptions) -> int:
     return USAGE_ERROR if errors else 0
 
 
-def _check_file(path: str, wanted: tuple[str, str]) -> _FileReport:
-    report = _FileReport(path)
+def _check_glossary(path: str, wanted: tuple[str, str]) -> _GlossaryReport:
+    report = _GlossaryReport(path)
     try:
         file = read_entries(path, wanted)
     except DocmtError as error:
@@ -226,7 +370,7 @@ def _check_file(path: str, wanted: tuple[str, str]) -> _FileReport:
     return report
 
 
-def _format(report: _FileReport, most: int) -> Iterator[str]:
+def _format_report(report: _GlossaryReport, most: int) -> Iterator[str]:
     """Yield the lines of a report."""
     yield f"{report.path} ({report.format or 'unusable'})"
     for pair in report.pairs:
