@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -22,20 +20,7 @@ from docmt.model.embeddings import (
     Stack,
 )
 from docmt.model.families import FAMILIES, Family, TransformerConfig
-from docmt.model.layers import (
-    DocumentLayer,
-    Dropout,
-    FeedForward,
-    GatedResidual,
-    HierarchicalAttention,
-    Hierarchy,
-    Hops,
-    Layer,
-    Residual,
-    SentenceAttention,
-    SentenceEncoder,
-    run_layers,
-)
+from docmt.model.layers import Dropout, FeedForward, GatedResidual, Layer, Residual, run_layers
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed
@@ -102,82 +87,6 @@ class ModelBuilder:
     def memory_width(self, scope: AttentionScope) -> int:
         """Return the width of the states of `scope`. The encoder computes those of source and context."""
         return (self.encoder if scope.memory in ("source", "context") else self).config.width
-
-    def build_hops(self, scopes: Sequence[AttentionScope], zero_init: bool) -> Hops:
-        """Build successive attentions, one per scope. zero_init: their initial output is zero."""
-        return Hops([self.build_attention(scope, zero_init=zero_init, output_bias=False) for scope in scopes])
-
-    def build_hierarchical_attention(self, scopes: Sequence[AttentionScope], zero_init: bool) -> HierarchicalAttention:
-        """Build attentions to a sentence each, one per scope, and to their outputs. zero_init: see `build_hops`."""
-        words = [self.build_attention(scope, output_bias=False) for scope in scopes]
-        sentences = self.build_sentence_attention(scopes[0].memory)
-        if zero_init:
-            nn.init.zeros_(sentences.output.weight)
-        return HierarchicalAttention(words, sentences)
-
-    def build_sentence_attention(self, memory: str = "self") -> SentenceAttention:
-        """Build attention to summaries of sentences. memory: that they summarize."""
-        return SentenceAttention(self.config.width, self.config.heads, self.config.attention_width, memory)
-
-    def build_hierarchy(self, scope: AttentionScope, *, identity: bool, detach: bool) -> Hierarchy:
-        """Build attention to the words of preceding sentences, then to the sentences, above a stack.
-
-        scope: the n = `scope.offset` preceding sentences; identity: it starts without effect; detach: see `Hierarchy`.
-        """
-        return Hierarchy(
-            self.build_attention(scope),
-            self.build_sentence_attention(),
-            self.build_feed_forward(),
-            [self.build_norm() for _ in range(4)],
-            None if identity else self.build_norm(),
-            dropout=self.config.dropout,
-            detach=detach,
-        )
-
-    def build_document_layer(self, attention: Attention, *, identity: bool) -> DocumentLayer:
-        """Build a layer of this attention and a gate, above a stack. identity: it starts without effect."""
-        blocks: dict[str, nn.Module] = {"attention": attention, "feed_forward": self.build_feed_forward()}
-        branches = {
-            name: (block, Residual(self.build_norm(), self.config.dropout, pre_norm=True))
-            for name, block in blocks.items()
-        }
-        gate = Gate(self.config.width, additive=True)
-        return DocumentLayer(Layer(branches), gate, None if identity else self.build_norm())
-
-    def build_sentence_encoder(self, side: str, *, whole: bool, frozen: bool) -> SentenceEncoder:
-        """Build an encoder of single sentences. Layer i of a side's stack reads its layer i.
-
-        The memory of a layer is taken after its self-attention, or (`whole`) after the whole layer. The encoder of the
-        target side has separate embeddings.
-        """
-        target = side == "target"
-        if not target and self.encoder is not self:
-            return self.encoder.build_sentence_encoder(side, whole=whole, frozen=frozen)
-        depth = self.config.decoder_layers if target else self.config.encoder_layers
-        blocks = [
-            {"attention": self.build_group_attention(local=AttentionScope()), "feed_forward": self.build_feed_forward()}
-            for _ in range(depth)
-        ]
-        if not whole:
-            del blocks[-1]["feed_forward"]  # nothing reads its output
-        return SentenceEncoder(
-            [self.build_layer(**layer_blocks) for layer_blocks in blocks],
-            "feed_forward" if whole else "attention",
-            [self.build_norm() for _ in blocks] if self.stack.pre_norm else [],
-            self._build_target_reader() if target else None,
-            frozen,
-        )
-
-    def _build_target_reader(self) -> Embeddings:
-        """Build embeddings for an encoder that reads target text as its source."""
-        # The table names are those of the model: two tables, or one.
-        size = self.config.vocabulary_size if self.stack.has_two_tables else 0
-        builder = ModelBuilder(replace(self.config, source_vocabulary_size=size))
-        reader = Embeddings(builder.encoder.stack, builder.stack)
-        for name, _ in list(reader.named_children()):
-            if name.partition("_")[0] not in ("source", "tokens"):
-                delattr(reader, name)
-        return reader
 
     def build_linear_attention(self, scope: AttentionScope) -> LinearAttention:
         """Build linear attention over the states of `scope`."""

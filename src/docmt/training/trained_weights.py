@@ -34,8 +34,9 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import check_checksum, read_json, stored_checksums
 from docmt.core.settings import MANY
 from docmt.model import TranslationModel
+from docmt.model.blocks import SentenceEncoder
 from docmt.model.embeddings import OutputProjection
-from docmt.model.layers import Layer, SentenceEncoder
+from docmt.model.layers import Layer
 from docmt.training.finetune import (
     ADAPTERS_FILE,
     adapter_tensors,

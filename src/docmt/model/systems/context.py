@@ -71,7 +71,7 @@ class Context(System):
         """Build the context encoder."""
         from torch import nn
 
-        from docmt.model.layers import Bilstm
+        from docmt.model.blocks import Bilstm
 
         builder = builder.encoder
         if self.representation == "embedding":

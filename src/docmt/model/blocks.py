@@ -1,4 +1,4 @@
-"""Selective attention to the other sentences of a document (SAN, Maruf et al. 2019), and its sparse weights.
+"""Blocks of systems: hops, sentence encoders, hierarchical and selective attention, a bidirectional LSTM.
 
 Notation: T tokens of the memory, d model width, H heads, k width of a head. A document has J sentences of up to W
 words.
@@ -7,19 +7,257 @@ words.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
+from docmt.model.attention import Attention, Gate, GateSigmoid
 from docmt.model.attention_weights import MAX_SCORES
-from docmt.model.contexts import AttentionContext, DraftContext, Memory
-from docmt.model.families import TransformerConfig
+from docmt.model.builder import ModelBuilder
+from docmt.model.contexts import AttentionContext, DraftContext, FullContext, Memory
+from docmt.model.embeddings import Embeddings
 from docmt.model.kernels import upcast
-from docmt.model.layers import Dropout, FeedForward, GatedResidual, Layer, Residual, zero_projections
-from docmt.model.spans import Spans
+from docmt.model.layers import Dropout, GatedResidual, Layer, Residual
+from docmt.model.scope import AttentionScope
+from docmt.model.spans import Packed, Spans
+
+
+class Hops(nn.Module):
+    """Successive attentions to single sentences. Each adds its output to the queries of the next (Multi-Hop).
+
+    The outputs have no bias, so a missing sentence adds nothing.
+    """
+
+    def __init__(self, builder: ModelBuilder, scopes: Sequence[AttentionScope], *, zero_init: bool) -> None:
+        """scopes: one for each attention; zero_init: their initial output is zero."""
+        super().__init__()
+        self.hops = nn.ModuleList(
+            builder.build_attention(scope, zero_init=zero_init, output_bias=False) for scope in scopes
+        )
+
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
+        """x [..., d] -> the sum of all hops, [..., d]"""
+        first, *following = self.hops
+        total: Tensor = first(x, context)
+        for hop in following:
+            total = total + hop(x + total, context)
+        return total
+
+
+class HierarchicalAttention(nn.Module):
+    """Attention to each of n sentences, then to the n outputs (after Miculicich et al. 2018), as a block of a layer.
+
+    Attentions to sentences have no output bias. So the output of a missing sentence is zero, by which it is hidden.
+    """
+
+    def __init__(self, builder: ModelBuilder, scopes: Sequence[AttentionScope], *, zero_init: bool) -> None:
+        """scopes: one for each sentence, oldest first; zero_init: the initial output is zero."""
+        super().__init__()
+        self.words = nn.ModuleList(builder.build_attention(scope, output_bias=False) for scope in scopes)
+        self.sentences = SentenceAttention(builder, scopes[0].memory)
+        if zero_init:
+            nn.init.zeros_(self.sentences.output.weight)
+
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
+        """x [..., d] -> [..., d], zero without any sentence"""
+        summaries = torch.stack([attention(x, context) for attention in self.words], dim=-2)  # [..., n, d]
+        exists = summaries.detach().any(-1)  # [..., n]
+        output: Tensor = self.sentences(x, summaries, exists)
+        return output * exists.any(-1, keepdim=True)
+
+
+class SentenceEncoder(nn.Module):
+    """Encoder of single sentences whose memory has the states of every layer."""
+
+    def __init__(self, builder: ModelBuilder, side: str, *, whole: bool, frozen: bool) -> None:
+        """side: of the text; layer i of its stack reads layer i of this encoder; whole: the memory of a layer is taken
+        after the whole layer, not after its self-attention; frozen: not trained.
+
+        The encoder of the target side has separate embeddings.
+        """
+        super().__init__()
+        is_target = side == "target"
+        builder = builder if is_target else builder.encoder
+        depth = builder.config.decoder_layers if is_target else builder.config.encoder_layers
+        layers = [
+            {
+                "attention": builder.build_group_attention(local=AttentionScope()),
+                "feed_forward": builder.build_feed_forward(),
+            }
+            for _ in range(depth)
+        ]
+        if not whole:
+            del layers[-1]["feed_forward"]  # nothing reads its output
+        self.layers = nn.ModuleList(builder.build_layer(**blocks) for blocks in layers)
+        self.norms = nn.ModuleList(builder.build_norm() for _ in layers if builder.stack.pre_norm)
+        """for the states of each layer"""
+        self.embeddings = _build_target_reader(builder) if is_target else None
+        """separate ones for the text; None: those of the source"""
+        self.memory_block, self.frozen = "feed_forward" if whole else "attention", frozen
+        self.requires_grad_(not frozen)
+
+    def forward(self, x: Tensor, text: Packed) -> Memory:
+        """Embedded text [T, d] -> a memory with the states [T, d] after the memory block of each layer."""
+        x = x.detach() if self.frozen else x
+        context, states = FullContext(text), []
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            for block, output in layer.iterate_blocks(x, context):
+                x = output
+                if block == self.memory_block:
+                    states.append(x)
+        if self.norms:
+            states = [norm(state) for norm, state in zip(self.norms, states, strict=True)]
+        return Memory(states[-1], text.sentences, text.documents, states)
+
+
+def _build_target_reader(builder: ModelBuilder) -> Embeddings:
+    """Build embeddings for an encoder that reads target text as its source."""
+    # The table names are those of the model: two tables, or one.
+    size = builder.config.vocabulary_size if builder.stack.has_two_tables else 0
+    builder = ModelBuilder(replace(builder.config, source_vocabulary_size=size))
+    reader = Embeddings(builder.encoder.stack, builder.stack)
+    for name, _ in list(reader.named_children()):
+        if name.partition("_")[0] not in ("source", "tokens"):
+            delattr(reader, name)
+    return reader
+
+
+def zero_projections(*projections: nn.Module) -> None:
+    """Set weights and biases to zero, so that a new block starts without effect."""
+    for weights in (weights for projection in projections for weights in projection.parameters()):
+        nn.init.zeros_(weights)
+
+
+class Hierarchy(nn.Module):
+    """Hierarchical attention above a stack, from each state to the n preceding sentences (Miculicich et al. 2018).
+
+    s_j is the attention of LN(x) to the states of sentence j, with one attention for all j. s is the attention of
+    LN'(x) to LN(s_1) .. LN(s_n), followed by a feed-forward block. g = sigmoid(W [x; s] + b). Published: LN((1 - g) x +
+    g s). Identity: x + g s without a norm, where both output projections start at zero. Then a new model equals the
+    sentence model bit for bit.
+
+    Without a preceding sentence x is unchanged. (There the published code takes the mean over all positions of the
+    first sentence of the batch, later target words included.) Missing sentences are hidden.
+    """
+
+    def __init__(self, builder: ModelBuilder, scope: AttentionScope, *, identity: bool, detach: bool) -> None:
+        """scope: the n = `scope.offset` preceding sentences; identity: it starts without effect; detach: no gradient
+        reaches the states through queries and keys, but through x alone, as published."""
+        super().__init__()
+        self.detach, width = detach, builder.config.width
+        self.words_norm, self.sentences_norm, self.summary_norm = (builder.build_norm() for _ in range(3))
+        self.words, self.sentences = builder.build_attention(scope), SentenceAttention(builder)
+        self.feed_forward = builder.build_feed_forward()
+        self.feed_forward_residual = Residual(builder.build_norm(), builder.config.dropout, pre_norm=True)
+        self.gate = nn.Linear(2 * width, width)
+        self.opening = GateSigmoid("context")
+        nn.init.xavier_uniform_(self.gate.weight)
+        nn.init.zeros_(self.gate.bias)
+        self.norm = None if identity else builder.build_norm()
+        if identity:
+            zero_projections(self.sentences.output, self.feed_forward.outer)
+
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
+        """x [..., d] -> [..., d]"""
+        states = x.detach() if self.detach else x
+        exists = context.find(self.words, states).exists  # [..., n]
+        assert exists is not None
+        summaries = self.summary_norm(self.words(self.words_norm(states), context, states))  # [..., n, d]
+        s = self.sentences(self.sentences_norm(states), summaries, exists)
+        branch = self.feed_forward_residual
+        s = branch.add_output(s, self.feed_forward(branch.prepare_input(s), context))
+        gate = self.opening(self.gate(torch.cat((x, s), dim=-1)))
+        # Not `lerp`: under autocast, x from a norm may have another precision.
+        joined = x + gate * s if self.norm is None else self.norm(x + gate * (s - x))
+        return torch.where(exists.any(-1, keepdim=True), joined, x)
+
+
+class DocumentLayer(nn.Module):
+    """Layer of attention to the document above sentence states x, joined with them by a gate (Zheng et al. 2020).
+
+    With y = layer(x), in pre-norm branches: g x + (1 - g) y, followed by a norm if published. As x + (1 - g) (y - x),
+    it is x bit for bit while the outputs of the layer are zero. The gate reads x and y - x, a reparametrisation.
+    """
+
+    def __init__(self, builder: ModelBuilder, attention: Attention, *, identity: bool) -> None:
+        """identity: it starts without effect."""
+        super().__init__()
+        feed_forward, dropout = builder.build_feed_forward(), builder.config.dropout
+        self.layer = Layer(
+            {
+                "attention": (attention, Residual(builder.build_norm(), dropout, pre_norm=True)),
+                "feed_forward": (feed_forward, Residual(builder.build_norm(), dropout, pre_norm=True)),
+            }
+        )
+        self.gate = Gate(builder.config.width, additive=True)
+        self.norm = None if identity else builder.build_norm()
+        if identity:
+            zero_projections(attention.output, feed_forward.outer)
+
+    def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
+        """x [..., d] -> [..., d]"""
+        joined: Tensor = self.gate(x, self.layer(x, context) - x)
+        return joined if self.norm is None else self.norm(joined)
+
+
+class SentenceAttention(nn.Module):
+    """Attention of each position to its n sentence summaries, without those of missing sentences.
+
+    It reads no other position, so it has no scope and needs no cache, and is no `Attention`.
+    """
+
+    def __init__(self, builder: ModelBuilder, memory: str = "self") -> None:
+        """memory: that is summarized (`AttentionScope.memory`)."""
+        super().__init__()
+        width = builder.config.width
+        self.heads, self.memory = builder.config.heads, memory
+        inner = width if width % self.heads == 0 else builder.config.attention_width
+        self.query, self.key, self.value = (nn.Linear(width, inner) for _ in range(3))
+        self.output = nn.Linear(inner, width)
+        for projection in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(projection.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, x: Tensor, summaries: Tensor, exists: Tensor) -> Tensor:
+        """x [..., d], summaries [..., n, d], exists [..., n] bool -> [..., d], finite even without summaries."""
+        values = self._split(self.value(summaries))  # [..., H, n, d / H]
+        weights = self.attention_weights(x, summaries, exists).to(values.dtype)
+        output: Tensor = self.output((weights[..., None, :] @ values).flatten(-3))
+        return output
+
+    def attention_weights(self, x: Tensor, summaries: Tensor, exists: Tensor) -> Tensor:
+        """Return the attention weights of each position for its summaries: [..., H, n]."""
+        query = self.query(x).unflatten(-1, (self.heads, -1))[..., None, :]  # [..., H, 1, d / H]
+        keys = self._split(self.key(summaries))  # [..., H, n, d / H]
+        scores = (query @ keys.transpose(-1, -2))[..., 0, :] * query.shape[-1] ** -0.5  # [..., H, n]
+        visible = exists | ~exists.any(-1, keepdim=True)  # a softmax over no key is NaN
+        return scores.masked_fill(~visible[..., None, :], -torch.inf).softmax(-1)
+
+    def _split(self, x: Tensor) -> Tensor:
+        """[..., n, d] -> [..., H, n, d / H]"""
+        return x.unflatten(-1, (self.heads, -1)).transpose(-2, -3)
+
+
+class Bilstm(nn.Module):
+    """Bidirectional LSTM over each segment, with d units per direction (Hochreiter and Schmidhuber 1997)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(width, width, bidirectional=True)
+
+    def forward(self, x: Tensor, segments: Spans) -> Tensor:
+        """x [T, d], segments laid end to end -> [T, 2 d]: forward states, then backward states."""
+        parts = [part for part in upcast(x).split(segments.lengths.tolist()) if len(part)]
+        with torch.autocast(x.device.type, enabled=False):
+            output, _ = self.lstm(pack_sequence(parts, enforce_sorted=False))
+        return torch.cat(unpack_sequence(output)).to(x.dtype)
+
 
 Normalization = Literal["softmax", "sparsemax"]
 
@@ -81,35 +319,34 @@ class SelectiveAttention(nn.Module):
 
     def __init__(
         self,
-        config: TransformerConfig,
+        builder: ModelBuilder,
         memory: Literal["self", "drafts"],
         trim: tuple[int, int],
-        norm: nn.Module,
-        feed_forward: FeedForward,
-        last_norm: nn.Module | None,
         *,
+        identity: bool,
         preceding: bool,
         level: Literal["sentence", "word", "hierarchical"],
         words: Normalization,
         detach: bool,
     ) -> None:
-        """memory: that of the words; trim: hidden boundary tokens at the start and end of a sentence; last_norm: None
-        for identity; preceding: only sentences before are visible; words: weights of words; detach: no gradient reaches
-        the memory."""
+        """memory: that of the words; trim: hidden boundary tokens at the start and end of a sentence; preceding: only
+        sentences before are visible; words: weights of words; detach: no gradient reaches the memory."""
         super().__init__()
-        self.heads, self.inner, self.memory, self.trim = config.heads, config.attention_width, memory, trim
+        config = builder.config
+        self.heads, self.memory, self.trim = config.heads, memory, trim
         self.preceding, self.level, self.detach = preceding, level, detach
+        self.norm, self.feed_forward = builder.build_norm(), builder.build_feed_forward()
+        self.last_norm = None if identity else builder.build_norm()
         self.normalize = sparsemax if words == "sparsemax" else partial(torch.softmax, dim=-1)
         self.projections = ["query", "key", "value"]
         if level == "hierarchical":
             self.projections += ["sentence_query", "sentence_key"]
         for name in self.projections:
-            self.add_module(name, _build_projection(config.width, self.inner))
-        self.output = _build_projection(self.inner, config.width)
+            self.add_module(name, _build_projection(config.width, config.attention_width))
+        self.output = _build_projection(config.attention_width, config.width)
         self.dropout_of_weights, self.dropout = Dropout(config.attention_dropout), Dropout(config.dropout)
-        self.norm, self.feed_forward, self.last_norm = norm, feed_forward, last_norm
-        if last_norm is None:
-            zero_projections(feed_forward.outer)
+        if identity:
+            zero_projections(self.feed_forward.outer)
 
     def forward(self, x: Tensor, context: AttentionContext, states: Tensor) -> tuple[Tensor, Tensor]:
         """Return c [..., d], and whether anything is visible [...] bool, for queries x [..., d].
