@@ -88,20 +88,6 @@ class ModelBuilder:
         """Return the width of the states of `scope`. The encoder computes those of source and context."""
         return (self.encoder if scope.memory in ("source", "context") else self).config.width
 
-    def build_linear_attention(self, scope: AttentionScope) -> LinearAttention:
-        """Build linear attention over the states of `scope`."""
-        config = self.config
-        return LinearAttention(
-            config.width,
-            config.heads,
-            scope,
-            config.linear,
-            self.boundary_tokens.joined,
-            memory_width=self.memory_width(scope),
-            head_width=config.head_width,
-            biases=self.family.biases,
-        )
-
     def build_group_attention(
         self,
         local: AttentionScope | None = None,
@@ -124,7 +110,13 @@ class ModelBuilder:
         )
         global_attention: Attention | None = None
         if global_ is not None and linear:
-            global_attention = self.build_linear_attention(global_)
+            global_attention = LinearAttention(
+                self.config,
+                global_,
+                self.memory_width(global_),
+                joined=self.boundary_tokens.joined,
+                biases=self.family.biases,
+            )
         elif global_ is not None:
             relation = SentenceRotation(self.head_width) if sentence_distances else None
             global_attention = self.build_attention(global_, heads=heads, output_bias=not heads, relation=relation)
@@ -155,14 +147,9 @@ class ModelBuilder:
         norm = self.build_norm() if self.stack.pre_norm or has_norm or not additive else None
         return GatedResidual(norm, self.config.width, self.stack.pre_norm, additive)
 
-    def build_layer(self, **blocks: nn.Module | tuple[nn.Module, Residual]) -> Layer:
-        """Build a layer of these blocks in order, each in the usual branch or in the supplied one."""
-        return Layer(
-            {
-                name: block if isinstance(block, tuple) else (block, self.build_residual())
-                for name, block in blocks.items()
-            }
-        )
+    def build_layer(self, **blocks: nn.Module) -> Layer:
+        """Build a layer of these blocks in order, each in the usual branch."""
+        return Layer({name: (block, self.build_residual()) for name, block in blocks.items()})
 
 
 class EncoderDecoder(Embeddings):

@@ -17,7 +17,7 @@ from torch.quasirandom import SobolEngine
 
 from docmt.model.attention import Attention
 from docmt.model.contexts import AttentionContext
-from docmt.model.families import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
+from docmt.model.families import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear, TransformerConfig
 from docmt.model.kernels import AttentionPattern, upcast
 from docmt.model.linear_kernels import GateDecay, attend_linear
 from docmt.model.scope import AttentionScope
@@ -180,21 +180,14 @@ class LinearAttention(Attention):
     """
 
     def __init__(
-        self,
-        width: int,
-        heads: int,
-        scope: AttentionScope,
-        options: Linear,
-        joined: bool = False,
-        *,
-        memory_width: int | None = None,
-        head_width: int = 0,
-        biases: bool = True,
+        self, config: TransformerConfig, scope: AttentionScope, memory_width: int, *, joined: bool, biases: bool
     ) -> None:
-        """joined: the first token of a sentence ends the one before (`BoundaryTokens`) and belongs to it."""
-        super().__init__(width, heads, scope, memory_width=memory_width, head_width=head_width, biases=biases)
+        """joined: the first token of a sentence ends the one before (`BoundaryTokens`) and belongs to it; memory_width,
+        biases: see `Attention`."""
+        width, heads, options = config.width, config.heads, config.linear
+        super().__init__(width, heads, scope, memory_width=memory_width, head_width=config.head_width, biases=biases)
         self_attention = scope.memory == "self"
-        self.features = build_features(options, heads, head_width or width // heads, self_attention=self_attention)
+        self.features = build_features(options, heads, self.head_width, self_attention=self_attention)
         self.rescales_keys = options.rescale_keys and not self_attention
         self.is_averaging = options.gate == "average"
         self.joined = joined

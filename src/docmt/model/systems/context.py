@@ -78,13 +78,7 @@ class Context(System):
             return {}
         if self.representation == "bilstm":
             return {"context": Bilstm(builder.config.width)}
-        layers = [
-            builder.build_layer(
-                attention=self.build_attention(builder, AttentionScope(), number),
-                feed_forward=builder.build_feed_forward(),
-            )
-            for number in range(self.layers)
-        ]
+        layers = [self.build_encoder_layer(builder, number) for number in range(self.layers)]
         norm = {"context_norm": builder.build_norm()} if builder.stack.pre_norm else {}
         return {"context": nn.ModuleList(layers), **norm}
 
