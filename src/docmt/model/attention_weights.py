@@ -68,8 +68,8 @@ def weight_blocks(
     """
     heads, width = query.shape[1:]
     for members, first, last in _group_segments(queries, keys, heads, max_scores):
-        q_positions, is_query = _positions(queries, members, first, last)
-        k_positions, is_key = _positions(keys, members, 0, int(keys.lengths[members].max()))
+        q_positions, is_query = queries.select(members).padded_positions(first, last)
+        k_positions, is_key = keys.select(members).padded_positions(0, int(keys.lengths[members].max()))
         visible = is_key[:, None, :]  # [n, 1, l]
         if causal:
             before = (keys.lengths - queries.lengths)[members, None, None]
@@ -141,10 +141,3 @@ def _group_segments(queries: Spans, keys: Spans, heads: int, max_scores: int) ->
         for first in range(0, num_queries, step):
             yield torch.tensor(order[start:end]), first, min(first + step, num_queries)
         start = end
-
-
-def _positions(spans: Spans, members: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
-    """Return packed positions [n, last - first] of these offsets, and whether the segments are long enough for them."""
-    offsets = torch.arange(first, last)
-    is_inside = offsets < spans.lengths[members, None]
-    return torch.where(is_inside, spans.starts[members, None] + offsets, spans.starts[members, None]), is_inside

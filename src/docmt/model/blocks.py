@@ -430,11 +430,9 @@ class SelectiveAttention(nn.Module):
 
     def _select_words(self, words: Spans, projected: dict[str, Tensor], first: int) -> ContextDocument:
         """Select the words of the J sentences of a document in what is projected [H, T, k]."""
-        offsets = torch.arange(max([1, *words.lengths.tolist()]))
-        is_word = offsets < words.lengths[:, None]  # [J, W]
-        index = (words.starts[:, None] + offsets).masked_fill(~is_word, 0).flatten()
+        index, is_word = words.padded_positions(0, max([1, *words.lengths.tolist()]))  # [J, W]
         device = projected["value"].device
-        is_word, index = is_word.to(device), index.to(device)
+        is_word, index = is_word.to(device), index.masked_fill(~is_word, 0).flatten().to(device)
         key, value, *sentence_keys = (
             states.index_select(1, index).unflatten(1, is_word.shape) for states in projected.values()
         )

@@ -315,11 +315,9 @@ def round_up(n: int) -> int:
 
 def _index_bucket_rows(spans: Spans, members: Tensor, count: int, length: int, heads: int) -> tuple[Tensor, Tensor]:
     """Return row indices (token * H + head) in the order [n, H, l], and which rows are real."""
-    starts, lengths = spans.starts.new_zeros(count), spans.lengths.new_zeros(count)
-    starts[: len(members)], lengths[: len(members)] = spans.starts[members], spans.lengths[members]
-    offset = torch.arange(length)
-    real = offset < lengths[:, None]  # [n, l]
-    tokens = torch.where(real, starts[:, None] + offset, starts[:, None])
+    missing = (0, count - len(members))
+    padded = Spans(F.pad(spans.starts[members], missing), F.pad(spans.lengths[members], missing))
+    tokens, real = padded.padded_positions(0, length)  # [n, l]
     rows = tokens[:, None, :] * heads + torch.arange(heads)[:, None]  # [n, H, l]
     return rows.flatten(), real[:, None, :].expand_as(rows).flatten()
 
