@@ -40,7 +40,7 @@ from docmt.decoding.scheduler import sees_translations, select_effective_setting
 from docmt.evaluation import MetricConfig, evaluate_documents, evaluate_items, group_by_document, group_by_unit
 from docmt.evaluation.output_alignment import Ranges
 from docmt.evaluation.suites import Suite
-from docmt.experiments.experiment_files import Experiment, Variant
+from docmt.experiments.experiment_files import Experiment, Variant, check_mapping
 from docmt.model import ModelConfig
 from docmt.model.products import precision_context
 from docmt.model.systems import SYSTEMS
@@ -188,9 +188,7 @@ def _recipe_path(plan: ExperimentPlan, variant: Variant) -> Path:
 
 def _read_recipe(path: Path) -> dict[str, Any]:
     """Return the settings of a recipe by dotted name, without store and run."""
-    values = read_yaml(path)
-    if not isinstance(values, dict):
-        raise DocmtError(f"the recipe {path} is not a mapping. Write `option: value` lines.")
+    values = check_mapping(read_yaml(path), f"the recipe {path}")
     return {name: value for name, value in flatten(values).items() if name not in ("store", "run")}
 
 

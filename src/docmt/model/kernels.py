@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -152,21 +152,6 @@ class Bucket:
         return distances.look_up_biases(bucket_indices)
 
 
-class VarlenLayout(NamedTuple):
-    """Indices and lengths of a pattern for the varlen kernel, without segments that have an empty side."""
-
-    queries: Tensor | None
-    """[n] positions of the queries that see a key; None: all in order"""
-    keys: Tensor | None
-    """[n] positions of the keys, span by span; None: all in order"""
-    query_ends: Tensor
-    """[S + 1] int32, cumulative lengths of the segments, from 0"""
-    key_ends: Tensor
-    """[S + 1] int32, cumulative lengths of the key spans, from 0"""
-    longest_query: int
-    longest_key: int
-
-
 class AttentionPattern:
     """The key spans that query segments see, with the data for kernels, built once per batch."""
 
@@ -223,21 +208,25 @@ class AttentionPattern:
             ("padded", heads, device), lambda: PaddedLayout(self, self._fill_buckets(), heads, device)
         )
 
-    def build_varlen_layout(self, device: torch.device) -> VarlenLayout:
-        """Build indices and lengths for the varlen kernel, on `device`."""
+    def varlen_layout(self, device: torch.device) -> tuple[Tensor | None, Tensor | None, tuple[Any, ...]]:
+        """Return the data for the varlen kernel, on `device`, without segments that have an empty side.
+
+        These are the positions of the queries and of the keys, span by span (None: all in order), and four lengths:
+        the cumulative ones of both, from 0 ([S + 1] int32), and the longest of both.
+        """
+        return self.get_or_build(("varlen", device), lambda: self._build_varlen_layout(device))
+
+    def _build_varlen_layout(self, device: torch.device) -> tuple[Tensor | None, Tensor | None, tuple[Any, ...]]:
         queries, keys = self.queries, self.keys
         filled = (queries.lengths > 0) & (keys.lengths > 0)
         if not bool(filled.all()):
             indices = filled.nonzero().flatten()
             queries, keys = queries.select(indices), keys.select(indices)
-        query_ends, key_ends = (F.pad(spans.lengths.cumsum(0), (1, 0)) for spans in (queries, keys))
-        return VarlenLayout(
+        ends = (F.pad(spans.lengths.cumsum(0), (1, 0)).to(device, torch.int32) for spans in (queries, keys))
+        return (
             None if queries.is_tiling(self.query_total) else queries.indices().to(device),
             None if keys.is_tiling(self.key_total) else keys.indices().to(device),
-            query_ends.to(device, torch.int32),
-            key_ends.to(device, torch.int32),
-            int(queries.lengths.max()),
-            int(keys.lengths.max()),
+            (*ends, int(queries.lengths.max()), int(keys.lengths.max())),
         )
 
     def get_or_build(self, name: object, build: Callable[[], Built]) -> Built:
@@ -432,23 +421,15 @@ def attend_varlen(
     """Attend by flash attention on the packed tensors (CUDA, 16-bit floats, no attention dropout, no distances)."""
     from torch.nn.attention.varlen import varlen_attn
 
-    layout = pattern.get_or_build(("varlen", query.device), lambda: pattern.build_varlen_layout(query.device))
-    if layout.keys is not None:
-        key, value = key[layout.keys], value[layout.keys]
-    result = varlen_attn(
-        query if layout.queries is None else query[layout.queries],
-        key,
-        value,
-        layout.query_ends,
-        layout.key_ends,
-        layout.longest_query,
-        layout.longest_key,
-        window_size=(-1, 0) if pattern.causal else (-1, -1),
-    )
+    queries, keys, lengths = pattern.varlen_layout(query.device)
+    if keys is not None:
+        key, value = key[keys], value[keys]
+    visible, window = query if queries is None else query[queries], (-1, 0) if pattern.causal else (-1, -1)
+    result = varlen_attn(visible, key, value, *lengths, window_size=window)
     assert isinstance(result, Tensor)
-    if layout.queries is None:
+    if queries is None:
         return result
-    return torch.zeros_like(query).index_copy(0, layout.queries, result)  # zeros for queries without keys
+    return torch.zeros_like(query).index_copy(0, queries, result)  # zeros for queries without keys
 
 
 KERNELS = {"reference": attend_reference, "padded": attend_padded, "varlen": attend_varlen}

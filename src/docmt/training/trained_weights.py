@@ -188,11 +188,12 @@ def is_sharded(fabric: Fabric) -> bool:
     return isinstance(fabric.strategy, ModelParallelStrategy)
 
 
-def shard(module: nn.Module, mesh: DeviceMesh, config: TrainConfig) -> None:
+def shard(module: nn.Module, mesh: DeviceMesh, config: TrainConfig) -> nn.Module:
     """Shard a module in place: each layer by itself, everything else (embeddings, head, last norms) together.
 
-    Weights of the "meta" device become memory without values on the device of the mesh.
+    Returns the module. Weights of the "meta" device become memory without values on the device of the mesh.
     """
+    mesh = mesh["data_parallel"]
     mixed = config.precision == "bfloat16-weights"
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if mixed else None,
@@ -206,6 +207,7 @@ def shard(module: nn.Module, mesh: DeviceMesh, config: TrainConfig) -> None:
         fully_shard(unit, mesh=mesh, mp_policy=MixedPrecisionPolicy() if exact else policy, offload_policy=offload)
     if any(tensor.is_meta for tensor in module.state_dict().values()):
         _materialize(module, mesh, config)
+    return module
 
 
 def _materialize(module: nn.Module, mesh: DeviceMesh, config: TrainConfig) -> None:
