@@ -94,7 +94,7 @@ class SentenceEncoder(nn.Module):
         if not whole:
             del layers[-1]["feed_forward"]  # nothing reads its output
         self.layers = nn.ModuleList(builder.build_layer(**blocks) for blocks in layers)
-        self.norms = nn.ModuleList(builder.build_norm() for _ in layers if builder.stack.pre_norm)
+        self.norms = nn.ModuleList(builder.build_norm() for _ in layers if builder.pre_norm)
         """for the states of each layer"""
         self.embeddings = _build_target_reader(builder) if is_target else None
         """separate ones for the text; None: those of the source"""
@@ -119,9 +119,9 @@ class SentenceEncoder(nn.Module):
 def _build_target_reader(builder: ModelBuilder) -> Embeddings:
     """Build embeddings for an encoder that reads target text as its source."""
     # The table names are those of the model: two tables, or one.
-    size = builder.config.vocabulary_size if builder.stack.has_two_tables else 0
+    size = builder.config.vocabulary_size if builder.has_two_tables else 0
     builder = ModelBuilder(replace(builder.config, source_vocabulary_size=size))
-    reader = Embeddings(builder.encoder.stack, builder.stack)
+    reader = Embeddings(builder.encoder, builder)
     for name, _ in list(reader.named_children()):
         if name.partition("_")[0] not in ("source", "tokens"):
             delattr(reader, name)

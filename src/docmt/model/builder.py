@@ -11,14 +11,7 @@ from torch import Tensor, nn
 
 from docmt.model.attention import Attention, Gate, GroupAttention
 from docmt.model.contexts import AttentionContext, FullContext, Memory
-from docmt.model.embeddings import (
-    DistanceBiases,
-    Embeddings,
-    SentenceRelation,
-    SentenceRotation,
-    SentenceVectors,
-    Stack,
-)
+from docmt.model.embeddings import Embeddings, SentenceRelation, SentenceRotation, SentenceVectors, Stack
 from docmt.model.families import FAMILIES, Family, TransformerConfig
 from docmt.model.layers import Dropout, FeedForward, GatedResidual, Layer, Residual, run_layers
 from docmt.model.linear_attention import LinearAttention
@@ -26,7 +19,7 @@ from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed
 
 
-class ModelBuilder:
+class ModelBuilder(Stack):
     """Builder of the modules of a model, with the options of a config and in the conventions of a family.
 
     Modules of the encoder, and of everything that reads the source, come from `encoder`, in most families the same
@@ -35,15 +28,10 @@ class ModelBuilder:
 
     def __init__(self, config: TransformerConfig, family: Family | None = None) -> None:
         """family: conventions, if not those of `config.family`."""
-        self.config, self.family = config, family or FAMILIES[config.family]
+        super().__init__(config, family or FAMILIES[config.family])
         self.encoder = self if self.family.encoder is None else ModelBuilder(*self.family.encoder_conventions(config))
         self.boundary_tokens = self.family.boundary_tokens(config)
         self.head_width = config.attention_width // config.heads
-        distances: dict[bool, DistanceBiases] = {}
-        if config.position_encoding == "relative":
-            shape = (config.relative_buckets, config.relative_distance, config.heads)
-            distances = {causal: DistanceBiases(*shape, causal=causal) for causal in (False, True)}
-        self.stack = Stack(config, self.family, distances)
 
     def build_attention(
         self,
@@ -73,7 +61,7 @@ class ModelBuilder:
             head_width=self.head_width,
             biases=family.biases,
             scaled=family.scaled,
-            distances=self.stack.distances.get(scope.causal) if has_distances else None,
+            distances=self.distances.get(scope.causal) if has_distances else None,
             relation=relation,
         )
         if zero_init:
@@ -132,20 +120,14 @@ class ModelBuilder:
         """Build the feed-forward block."""
         return FeedForward(self.config.width, self.config.feed_forward, self.config.activation, self.family.biases)
 
-    def build_norm(self) -> nn.Module:
-        """Build a norm of states."""
-        return self.stack.build_norm()
-
     def build_residual(self, has_norm: bool = True) -> Residual:
         """Build a residual branch. Without `has_norm` no norm follows it. Pre-norm branches always have one."""
-        return Residual(
-            self.build_norm() if has_norm or self.stack.pre_norm else None, self.config.dropout, self.stack.pre_norm
-        )
+        return Residual(self.build_norm() if has_norm or self.pre_norm else None, self.config.dropout, self.pre_norm)
 
     def build_gated_residual(self, additive: bool, has_norm: bool = False) -> GatedResidual:
         """Build the gated branch of context attention. has_norm: a norm follows an additive one."""
-        norm = self.build_norm() if self.stack.pre_norm or has_norm or not additive else None
-        return GatedResidual(norm, self.config.width, self.stack.pre_norm, additive)
+        norm = self.build_norm() if self.pre_norm or has_norm or not additive else None
+        return GatedResidual(norm, self.config.width, self.pre_norm, additive)
 
     def build_layer(self, **blocks: nn.Module) -> Layer:
         """Build a layer of these blocks in order, each in the usual branch."""
@@ -159,10 +141,10 @@ class EncoderDecoder(Embeddings):
     """
 
     def __init__(self, builder: ModelBuilder) -> None:
-        super().__init__(builder.encoder.stack, builder.stack)
+        super().__init__(builder.encoder, builder)
         self.encoder, self.decoder = nn.ModuleList(), nn.ModuleList()
-        self.encoder_norm = builder.encoder.build_norm() if builder.encoder.stack.pre_norm else None
-        self.decoder_norm = builder.build_norm() if builder.stack.pre_norm else None
+        self.encoder_norm = builder.encoder.build_norm() if builder.encoder.pre_norm else None
+        self.decoder_norm = builder.build_norm() if builder.pre_norm else None
         self.above_encoder, self.above_decoder = nn.ModuleList(), nn.ModuleList()
         self.dropout = Dropout(builder.config.dropout)
         self.restarts_positions = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -345,13 +345,16 @@ def build_token_embedding(rows: int, width: int, zero_row: int | None = PADDING_
     return embedding
 
 
-class Stack(NamedTuple):
+class Stack:
     """Options and conventions of the encoder or the decoder, and what reads its side of the text."""
 
-    config: TransformerConfig
-    family: Family
-    distances: Mapping[bool, DistanceBiases]
-    """shared biases of scores by distance, by whether attention is causal"""
+    def __init__(self, config: TransformerConfig, family: Family) -> None:
+        self.config, self.family = config, family
+        self.distances: dict[bool, DistanceBiases] = {}
+        """shared biases of scores by distance, by whether attention is causal"""
+        if config.position_encoding == "relative":
+            shape = (config.relative_buckets, config.relative_distance, config.heads)
+            self.distances = {causal: DistanceBiases(*shape, causal=causal) for causal in (False, True)}
 
     @property
     def pre_norm(self) -> bool:

@@ -79,7 +79,7 @@ class Context(System):
         if self.representation == "bilstm":
             return {"context": Bilstm(builder.config.width)}
         layers = [self.build_encoder_layer(builder, number) for number in range(self.layers)]
-        norm = {"context_norm": builder.build_norm()} if builder.stack.pre_norm else {}
+        norm = {"context_norm": builder.build_norm()} if builder.pre_norm else {}
         return {"context": nn.ModuleList(layers), **norm}
 
     def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:

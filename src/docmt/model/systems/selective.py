@@ -68,7 +68,7 @@ class Selective(System):
         from docmt.model.blocks import SelectiveAttention, SelectiveLayer
         from docmt.model.layers import GatedResidual
 
-        identity, pre_norm = self.fusion == "identity", builder.stack.pre_norm and bool(blocks)
+        identity, pre_norm = self.fusion == "identity", builder.pre_norm and bool(blocks)
         boundaries = builder.boundary_tokens  # the states of a draft predict the tokens after them, `</s>` at the end
         attention = SelectiveAttention(
             builder,
