@@ -112,8 +112,21 @@ def attend_pattern(
         return KERNELS[kernel](query, key, value, pattern, dropout, distances)
 
 
+class BuiltOnce:
+    """Data of which more is built when it is first asked for."""
+
+    _built: dict[object, Any]
+
+    def get_or_build(self, name: object, build: Callable[[], Built]) -> Built:
+        """Return the value cached under this name. The first call builds it."""
+        if name not in self._built:
+            self._built[name] = build()
+        built: Built = self._built[name]
+        return built
+
+
 @dataclass(eq=False)
-class Bucket:
+class Bucket(BuiltOnce):
     """n segments of similar length, padded to q queries and l keys. Masks and biases are built once."""
 
     count: int
@@ -126,33 +139,32 @@ class Bucket:
     device: torch.device
     before: Tensor | None = None
     """[n] keys before those of the first query, if its number in the span is not 0"""
-    _built: dict[object, Tensor | None] = field(default_factory=dict)
+    _built: dict[object, Any] = field(default_factory=dict)
 
     def mask_bias(self, dtype: torch.dtype) -> Tensor | None:
         """Return 0 for visible keys and minus infinity elsewhere: [q, l], or as `key_mask`; None: all are visible."""
-        if dtype not in self._built:
-            bias: Tensor | None = None
+
+        def build() -> Tensor | None:
             if self.causal:
                 shape = (self.query_length, self.key_length)
-                bias = torch.full(shape, -math.inf, dtype=dtype, device=self.device).triu_(1)
-            elif self.key_mask is not None:
-                bias = build_bias(self.key_mask, dtype)
-            self._built[dtype] = bias
-        return self._built[dtype]
+                return torch.full(shape, -math.inf, dtype=dtype, device=self.device).triu_(1)
+            return None if self.key_mask is None else build_bias(self.key_mask, dtype)
+
+        return self.get_or_build(dtype, build)
 
     def look_up_distance_biases(self, distances: DistanceBiases) -> Tensor:
         """Return the biases [H, q, l] or [n, H, q, l] of scores. The buckets of distances are computed once."""
-        name = (distances.buckets, distances.max_distance, distances.causal)
-        if name not in self._built:
+
+        def build() -> Tensor:
             queries = torch.arange(self.query_length, device=self.device)
             queries = queries if self.before is None else queries + self.before[:, None].to(self.device)
-            self._built[name] = distances.find_buckets(queries, self.key_length)
-        bucket_indices = self._built[name]
-        assert bucket_indices is not None
-        return distances.look_up_biases(bucket_indices)
+            return distances.find_buckets(queries, self.key_length)
+
+        name = (distances.buckets, distances.max_distance, distances.causal)
+        return distances.look_up_biases(self.get_or_build(name, build))
 
 
-class AttentionPattern:
+class AttentionPattern(BuiltOnce):
     """The key spans that query segments see, with the data for kernels, built once per batch."""
 
     def __init__(
@@ -177,7 +189,7 @@ class AttentionPattern:
         self.query_total, self.key_total = total, key_total
         self._number_sentences = number_sentences
         self.is_empty = not bool((queries.lengths * keys.lengths).any())
-        self._built: dict[object, Any] = {}
+        self._built = {}
 
     def sentence_numbers(self) -> tuple[Tensor, Tensor]:
         """Return the numbers of the sentences of queries [Tq] and keys [Tk], int64, on the host."""
@@ -228,13 +240,6 @@ class AttentionPattern:
             None if keys.is_tiling(self.key_total) else keys.indices().to(device),
             (*ends, int(queries.lengths.max()), int(keys.lengths.max())),
         )
-
-    def get_or_build(self, name: object, build: Callable[[], Built]) -> Built:
-        """Return the value cached under this name. The first call builds it."""
-        if name not in self._built:
-            self._built[name] = build()
-        built: Built = self._built[name]
-        return built
 
 
 class PaddedLayout:
