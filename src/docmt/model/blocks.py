@@ -25,6 +25,7 @@ from docmt.model.kernels import upcast
 from docmt.model.layers import Dropout, GatedResidual, Layer, Residual
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed, Spans
+from docmt.model.systems.base import System
 
 
 class Hops(nn.Module):
@@ -84,16 +85,10 @@ class SentenceEncoder(nn.Module):
         is_target = side == "target"
         builder = builder if is_target else builder.encoder
         depth = builder.config.decoder_layers if is_target else builder.config.encoder_layers
-        layers = [
-            {
-                "attention": builder.build_group_attention(local=AttentionScope()),
-                "feed_forward": builder.build_feed_forward(),
-            }
-            for _ in range(depth)
-        ]
-        if not whole:
-            del layers[-1]["feed_forward"]  # nothing reads its output
-        self.layers = nn.ModuleList(builder.build_layer(**blocks) for blocks in layers)
+        layers = [System().build_encoder_layer(builder, number) for number in range(depth)]
+        if not whole:  # nothing reads the output of the last feed-forward block
+            layers[-1] = builder.build_layer(attention=layers[-1].get_submodule("attention"))
+        self.layers = nn.ModuleList(layers)
         self.norms = nn.ModuleList(builder.build_norm() for _ in layers if builder.pre_norm)
         """for the states of each layer"""
         self.embeddings = _build_target_reader(builder) if is_target else None
