@@ -31,7 +31,6 @@ class ModelBuilder(Stack):
         super().__init__(config, family or FAMILIES[config.family])
         self.encoder = self if self.family.encoder is None else ModelBuilder(*self.family.encoder_conventions(config))
         self.boundary_tokens = self.family.boundary_tokens(config)
-        self.head_width = config.attention_width // config.heads
 
     def build_attention(
         self,
@@ -45,25 +44,11 @@ class ModelBuilder(Stack):
     ) -> Attention:
         """Build attention over the states of `scope`.
 
-        memory_width: their width, if not that of the computing stack; zero_init: the initial output is zero;
-        output_bias, relation: see `Attention`; heads: how many of usual width (0: as in the model).
+        memory_width: their width, if not the usual one; zero_init: the initial output is zero; the others: see
+        `Attention`.
         """
-        config, family = self.config, self.family
-        # Distances to another sequence or sentence are undefined.
-        has_distances = scope.memory == "self" and not scope.sees_each_preceding
-        attention = Attention(
-            config.width,
-            heads or config.heads,
-            scope,
-            dropout=config.attention_dropout,
-            memory_width=memory_width or self.memory_width(scope),
-            output_bias=output_bias,
-            head_width=self.head_width,
-            biases=family.biases,
-            scaled=family.scaled,
-            distances=self.distances.get(scope.causal) if has_distances else None,
-            relation=relation,
-        )
+        width = memory_width or self.memory_width(scope)
+        attention = Attention(self, scope, width, heads=heads, output_bias=output_bias, relation=relation)
         if zero_init:
             nn.init.zeros_(attention.output.weight)
         return attention
@@ -98,13 +83,7 @@ class ModelBuilder(Stack):
         )
         global_attention: Attention | None = None
         if global_ is not None and linear:
-            global_attention = LinearAttention(
-                self.config,
-                global_,
-                self.memory_width(global_),
-                joined=self.boundary_tokens.joined,
-                biases=self.family.biases,
-            )
+            global_attention = LinearAttention(self, global_, self.memory_width(global_))
         elif global_ is not None:
             relation = SentenceRotation(self.head_width) if sentence_distances else None
             global_attention = self.build_attention(global_, heads=heads, output_bias=not heads, relation=relation)

@@ -350,6 +350,7 @@ class Stack:
 
     def __init__(self, config: TransformerConfig, family: Family) -> None:
         self.config, self.family = config, family
+        self.head_width = config.attention_width // config.heads
         self.distances: dict[bool, DistanceBiases] = {}
         """shared biases of scores by distance, by whether attention is causal"""
         if config.position_encoding == "relative":
