@@ -288,16 +288,9 @@ def gather_shares(fabric: Fabric, items: Sequence[Item]) -> list[Item]:
 
 def first_builds(fabric: Fabric, build: Callable[[], Item]) -> Item:
     """Return what `build` returns in the first process, in all of them. A DocmtError of it is raised in all."""
-    result: Item | DocmtError | None = None
-    if fabric.is_global_zero:
-        try:
-            result = build()
-        except DocmtError as error:
-            result = error
-    result = fabric.broadcast(result)
-    if isinstance(result, DocmtError):
-        raise result
-    return cast(Item, result)
+    built: list[Item] = []
+    raise_together(fabric, lambda: built.append(build()) if fabric.is_global_zero else None)
+    return cast(Item, fabric.broadcast(built[0] if built else None))
 
 
 def raise_together(fabric: Fabric, check: Callable[[], object]) -> None:
