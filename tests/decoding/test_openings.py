@@ -9,6 +9,7 @@ from test_prefixes import SHORT_LIMITS, VOCABULARY, build, documents, open_gates
 from docmt.decoding import ContextConfig, SearchConfig, score_documents, translate_documents
 from docmt.decoding.alignment import align_documents, default_alignment_layer
 from docmt.decoding.ensembles import combine_context_specs
+from docmt.decoding.incremental import can_share_prefixes
 from docmt.decoding.openings import Opening, OpeningSearch
 from docmt.decoding.search_config import BATCH_TOKENS
 from docmt.decoding.search_rules import choose_order
@@ -134,6 +135,24 @@ def test_searches_of_one_text_share_its_source(translated, monkeypatch):
             assert list(one.token_losses[0]) == pytest.approx(list(other.token_losses[0]), abs=1e-4)
 
 
+def test_translations_before_a_sentence_are_read_once(translated, monkeypatch):
+    """The decoder reads the translations of a text, and then nothing but openings."""
+    model = translated.model
+    if not can_share_prefixes(model) or choose_order(model, GREEDY, ContextConfig()) in ("sentences", "windows"):
+        pytest.skip("openings share nothing, or instances overlap")
+    search, openings, tokens = translated.read(), translated.begin(lambda words: (words, True)), [0]
+    decode = model.decode
+    monkeypatch.setattr(model, "decode", lambda x, context: tokens.append(len(x)) or decode(x, context))
+    frame = sum(model.boundary_tokens.counts("target"))
+    added = sum(len(opening.words) + frame for opening in openings)
+    whole = sum(len(words) + frame for document in translated.translations for words in document)
+    search.search(translated.translations, openings, GREEDY)
+    assert sum(tokens) <= whole + added
+    tokens.clear()
+    search.search(translated.translations, openings, GREEDY)
+    assert sum(tokens) == added
+
+
 def test_openings_with_one_beginning_have_the_scores_of_each_alone(translated):
     """Words that several openings of a sentence have in common are scored once."""
     openings = translated.begin(lambda words: (words, True))
@@ -165,4 +184,6 @@ def test_sources_are_read_without_gradients(translated):
     """Else what they were computed from would stay in memory."""
     search = translated.read()
     search.align(translated.translations, translated.begin(lambda words: (words,)))
-    assert not any(each.states.requires_grad for batch in search._batches for each in batch.values())
+    assert not any(
+        each.states.requires_grad for batch, _ in search._encoded.values() for each in batch.memories.values()
+    )

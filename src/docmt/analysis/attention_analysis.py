@@ -271,6 +271,7 @@ class _Recorder:
             record = SentenceAttentionRecord(site, context, weights, exists, keys)
         else:
             visible = context.find(module, arguments[0])
+            assert visible.memory is not None
             record = TokenAttentionRecord(site, context, module, arguments[0], visible.memory, visible.pattern)
         self.attentions.append(record)
         self.on_attention(record)

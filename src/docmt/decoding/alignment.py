@@ -25,7 +25,7 @@ from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import DocmtError
 from docmt.data import SentenceTokens, collate
 from docmt.decoding.ensembles import Memories, Model, list_members, list_memories
-from docmt.decoding.incremental import read_prefixes
+from docmt.decoding.incremental import Prefixes, read_prefixes
 from docmt.decoding.scheduler import OnSentences, Task, find_nonempty_pairs, select_drafts, select_sentences
 from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConfig, between_steps
 from docmt.decoding.search_rules import SearchRow, WordIds
@@ -171,17 +171,22 @@ def align_rows(
     specials: SpecialTokens,
     words: Sequence[Sequence[int]],
     layers: Sequence[AlignmentLayer],
+    prefixes: Sequence[Prefixes] = (),
 ) -> list[Weights]:
     """Return the attention weights of the last sentence of each search row, as `align_documents` does.
 
-    memories: of the sources. words: word ids of the translation of this sentence; the prefix has those before it.
+    memories: of the sources. words: word ids of the translation of this sentence; the prefix has those before it, or
+    `prefixes`, see `search`.
     """
-    weights = []
-    for member, memory, layer in zip(list_members(model), list_memories(memories), layers, strict=True):
+    weights, members = [], zip(list_members(model), list_memories(memories), layers, strict=True)
+    for number, (member, memory, layer) in enumerate(members):
         with _recorded_attentions(member, [layer]) as recorded:
-            (prefix,) = read_prefixes(member, memory, rows, specials, words)
-        sentences = prefix.read.target, prefix.read.aligned, prefix.next_sentences
-        weights.append(_sentence_weights(member, *recorded[layer.layer], *sentences, layer.shifted))
+            read_prefixes(member, memory, rows, specials, words, prefixes[number : number + 1])
+        attention, x, context = recorded[layer.layer]
+        target = context.sequence
+        assert isinstance(target, Packed) and context.alignment is not None
+        sentences = target, context.alignment, target.last_sentences()
+        weights.append(_sentence_weights(member, attention, x, context, *sentences, layer.shifted))
     return [_average(matrices) for matrices in zip(*weights, strict=True)]
 
 
@@ -276,8 +281,8 @@ def _sentence_weights(
     boundaries = model.boundary_tokens
     words = target.sentences.trim(*boundaries.counts("target")).select(rows)
     queries = words if shifted else Spans(words.starts - 1, words.lengths)  # where the token before is the input
-    visible = context.find(attention, x)
-    memory, pattern = visible.memory, visible.pattern
+    pattern = context.find(attention, x).pattern
+    memory = context.memories[attention.scope.memory].select_states(attention.scope)
     segments = rows if attention.scope.extent != "document" else target.documents.find_segments(words.starts)
     keys = pattern.keys.select(segments)
     sources = context.memories["source"].sentences.trim(*boundaries.counts("source")).select(alignment[rows])

@@ -274,11 +274,12 @@ def search(
         results = _POOLED[config.implementation](model, memories, rows, specials, config).run()
     else:
         words: list[list[int]] | None = None
-        has_beginning = any(row.prefix or row.opening for row in rows)
-        if has_beginning and config.implementation == "docmt" and can_read_prefixes(model):
-            words = [row.list_opening_words(specials) for row in rows] if any(row.opening for row in rows) else None
-            prefixes = read_prefixes(model, memories, rows, specials, *([words] if words else []))
-            rows = [row.after_prefix() for row in rows]
+        if config.implementation == "docmt" and can_read_prefixes(model):
+            if any(row.opening for row in rows):
+                words = [row.list_opening_words(specials) for row in rows]
+            if words or (not prefixes and any(row.prefix for row in rows)):
+                prefixes = read_prefixes(model, memories, rows, specials, words, prefixes)
+                rows = [row.after_prefix() for row in rows]
         beams = BeamSearch(model, memories, rows, specials, config, prefixes, words)
         while beams.unfinished:
             between_steps()

@@ -5,8 +5,9 @@ Notation as in `caches`; T tokens and S sentences of the pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -28,9 +29,17 @@ from docmt.decoding.search_rules import SearchRow
 from docmt.model import Packed, pack
 from docmt.model.attention import Attention
 from docmt.model.blocks import ContextDocument, SelectiveAttention
-from docmt.model.contexts import FullContext, Memory, PackedStates, find_source, number_in_documents, visible_spans
+from docmt.model.contexts import (
+    FullContext,
+    Memory,
+    PackedStates,
+    find_source,
+    number_in_documents,
+    number_sentences,
+    visible_spans,
+)
 from docmt.model.embeddings import SentenceRelation, SentenceVectors
-from docmt.model.kernels import product_dtype
+from docmt.model.kernels import AttentionPattern, product_dtype
 from docmt.model.linear_attention import KeyWeights, LinearAttention
 from docmt.model.linear_kernels import compute_states, compute_states_after
 from docmt.model.scope import AttentionScope
@@ -52,7 +61,7 @@ class AttentionRecord(NamedTuple):
 
 
 class RecordingContext(FullContext):
-    """Full pass that records the keys and values of every self-attention."""
+    """Full pass that records the keys and values of self-attentions. Those of memories are shared with searches."""
 
     def __init__(self, *args: object) -> None:
         """See `FullContext`."""
@@ -61,24 +70,45 @@ class RecordingContext(FullContext):
 
     def find(self, attention: Attention, x: Tensor) -> PackedStates:
         """See `AttentionContext`: x [T, d]."""
-        visible = super().find(attention, x)
-        if attention.scope.memory != "self":
-            return visible
-        return _RecordedStates(visible, attention, self.recorded)
+        visible, scope = super().find(attention, x), attention.scope
+        if scope.memory == "self":
+            return _RecordedStates(visible, attention, self.recorded)
+        is_linear = isinstance(attention, LinearAttention)
+        return visible if is_linear else _ProjectedStates(visible, attention, self.memories[scope.memory])
+
+
+class _ProjectedStates(PackedStates):
+    """Visible states of a memory, which is projected once for all passes and searches."""
+
+    def __init__(self, states: PackedStates, attention: Attention, memory: Memory) -> None:
+        super().__init__(memory.states, states.pattern, states.exists)
+        self.memory, self.projected = None, _project_memory(attention, memory)
+
+    def attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, **options: Any) -> Tensor:
+        """See `VisibleStates`."""
+        return super().attend(query, *self.projected, **options)
 
 
 class _RecordedStates(PackedStates):
     """Visible states whose keys and values are recorded when an attention reads them."""
 
-    def __init__(self, states: PackedStates, attention: Attention, recorded: dict[Attention, AttentionRecord]) -> None:
+    def __init__(
+        self,
+        states: PackedStates,
+        attention: Attention,
+        recorded: dict[Attention, AttentionRecord],
+        complete: Callable[[AttentionRecord], AttentionRecord] = lambda record: record,
+    ) -> None:
+        """complete: adds the keys and values that an earlier pass has recorded."""
+        assert states.memory is not None
         super().__init__(states.memory, states.pattern, states.exists)
-        self.attention, self.recorded = attention, recorded
+        self.attention, self.recorded, self.complete = attention, recorded, complete
 
     def attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, **options: Any) -> Tensor:
         """See `VisibleStates`."""
         assert key is not None and value is not None
-        self.recorded[self.attention] = AttentionRecord(key, value)
-        return super().attend(query, key, value, **options)
+        record = self.recorded[self.attention] = self.complete(AttentionRecord(key, value))
+        return super().attend(query, record.keys, record.values, **options)
 
     def attend_linear(self, attention: Any, x: Tensor) -> Tensor:
         """See `VisibleStates`."""
@@ -97,6 +127,81 @@ class TargetPass:
         context = RecordingContext(target, memories, aligned, numbers)
         self.states = model.decode(model.embed("target", target), context)  # [T, d]
         self.recorded, self.target, self.aligned = context.recorded, target, aligned.cpu()
+
+
+class LaterPass(TargetPass):
+    """Full pass over one more sentence after each of some prefixes. It has what was computed for these, too."""
+
+    def __init__(
+        self,
+        model: TranslationModel,
+        memories: Mapping[str, Memory],
+        before: Prefixes,
+        added: Packed,
+        aligned: Tensor,
+        numbers: Tensor,
+    ) -> None:
+        """added: a document of one sentence for each prefix; aligned [D], numbers: of these, see `TargetPass`."""
+        earlier, lengths = before.read, added.sentences.lengths
+        known, first = earlier.target, earlier.target.sentences.find_segments(before.document_starts)
+        sentences = _append(Spans(first, before.next_sentences - first), torch.ones_like(lengths), len(known.sentences))
+        tokens = _append(Spans(before.document_starts, before.lengths), lengths, len(known.tokens))
+        index = tokens.to(added.tokens.device)
+
+        def join(old: Tensor, new: Tensor) -> Tensor:
+            return torch.cat((old, new)).index_select(0, index)
+
+        self.target = Packed(
+            join(known.tokens, added.tokens),
+            Spans.tile(torch.cat((known.sentences.lengths, lengths))[sentences]),
+            Spans.tile(before.lengths + lengths),
+        )
+        self.aligned = torch.cat((earlier.aligned, aligned))[sentences]
+        context = _LaterContext(added, memories, aligned, numbers, self.target, earlier.recorded, join)
+        embedded = model.embed("target", self.target)[index >= len(known.tokens)]
+        self.states = join(earlier.states, model.decode(embedded, context))
+        self.recorded = context.recorded
+
+
+def _append(spans: Spans, lengths: Tensor, total: int) -> Tensor:
+    """Return the index of what lies in each span, followed by `lengths` of what comes after `total`."""
+    starts = torch.stack((spans.starts, total + lengths.cumsum(0) - lengths), dim=1)
+    return Spans(starts.flatten(), torch.stack((spans.lengths, lengths), dim=1).flatten()).indices()
+
+
+class _LaterContext(RecordingContext):
+    """Pass over the last sentence of each document, whose self-attentions see what was computed for those before."""
+
+    def __init__(
+        self,
+        last: Packed,
+        memories: Mapping[str, Memory],
+        aligned: Tensor,
+        numbers: Tensor,
+        whole: Packed,
+        earlier: Mapping[Attention, AttentionRecord],
+        join: Callable[[Tensor, Tensor], Tensor],
+    ) -> None:
+        """last: these sentences, of the documents `whole`; join: adds the keys or values of `last` to earlier ones."""
+        super().__init__(last, memories, aligned, numbers)
+        self.whole, self.earlier, self.join = whole, earlier, join
+
+    def find(self, attention: Attention, x: Tensor) -> PackedStates:
+        """See `AttentionContext`: x [U, d] of the U tokens of the last sentences."""
+        scope, last = attention.scope, self.sequence.sentences
+        if scope.memory != "self":
+            return super().find(attention, x)
+        if scope not in self._patterns:
+            keys = visible_spans(self.whole, scope)
+            if scope.extent != "document":
+                keys = keys.select(self.whole.last_sentences())
+            numbers = partial(number_sentences, self.sequence, self.alignment, find_source(self.memories), None)
+            self._patterns[scope] = AttentionPattern(last, keys, scope.causal, len(self.whole.tokens), last, numbers)
+        states = PackedStates(x, self._patterns[scope])
+        return _RecordedStates(states, attention, self.recorded, partial(self._complete, self.earlier[attention]))
+
+    def _complete(self, earlier: AttentionRecord, record: AttentionRecord) -> AttentionRecord:
+        return AttentionRecord(self.join(earlier.keys, record.keys), self.join(earlier.values, record.values))
 
 
 @dataclass(frozen=True)
@@ -138,12 +243,11 @@ class Prefixes:
         is_word = torch.zeros(len(records[0].keys), dtype=torch.bool)
         is_word[sentences.trim(*attentions[0].scope.trim).indices()] = True
         in_sentence = attentions[0].scope.extent == "sentence"
+        spans = Spans(self.document_starts, self.lengths)
+        if in_sentence and self.begun is not None:
+            spans = Spans(self.sentence_starts, self.begun)
         return TargetKeys(
-            SharedKeys(
-                [record.keys for record in records],
-                [record.values for record in records],
-                Spans(self.document_starts, self.lengths),
-            ),
+            SharedKeys([record.keys for record in records], [record.values for record in records], spans),
             self.read.aligned.repeat_interleave(sentences.lengths).to(device),
             is_word.to(device),
             (self.sentence_starts if in_sentence else self.starts).to(device),
@@ -179,16 +283,27 @@ def can_read_prefixes(model: Model) -> bool:
     return all(member.system.rules == "frame" and not member.boundary_tokens.joined for member in list_members(model))
 
 
+def can_share_prefixes(model: Model) -> bool:
+    """Return whether a `LaterPass` is possible: self-attentions keep keys and values only, of one span."""
+    stacks = [stack for member in list_members(model) for stack in (member.decoder, member.above_decoder)]
+    attentions = [module for stack in stacks for module in stack.modules() if isinstance(module, Attention)]
+    own = [attention for attention in attentions if attention.scope.memory == "self"]
+    are_linear = any(isinstance(each, LinearAttention) or each.scope.sees_each_preceding for each in own)
+    return can_read_prefixes(model) and not are_linear
+
+
 def read_prefixes(
     model: Model,
     memories: Memories,
     rows: Sequence[SearchRow],
     specials: SpecialTokens,
     words: Sequence[Sequence[int]] | None = None,
+    before: Sequence[Prefixes] = (),
 ) -> list[Prefixes]:
     """Read the prefixes of these rows with each member of the model.
 
     words: read as well, the first word ids of the next sentence of each row. All but the last belong to the prefixes.
+    before: what each member has read already; the rows then have no prefixes.
     """
     boundary_tokens, device = model.boundary_tokens, model.device
     closing = [specials.eos] if boundary_tokens.target_has_end else []
@@ -197,18 +312,17 @@ def read_prefixes(
         [[[*boundary_tokens.target_opening, *words, *closing] for words in sentences] for sentences in whole]
     ).to(device)
     aligned = torch.tensor([number for row in rows for number in row.sentences[: len(row.prefix) + 1]])
-    documents, following = torch.arange(len(rows)), torch.tensor(list(map(len, whole))).cumsum(0) - 1
-    opening = len(boundary_tokens.target_opening)
+    opening, documents = len(boundary_tokens.target_opening), torch.arange(len(rows))
     begun = torch.tensor([len(each) + opening - 1 if each else 0 for each in words]) if words else None
-    return [
-        Prefixes(
-            TargetPass(member, member_memories, target, aligned, number_documents(member_memories.values(), rows)),
-            documents,
-            following,
-            begun,
-        )
-        for member, member_memories in zip(list_members(model), list_memories(memories), strict=True)
-    ]
+    passes = list[TargetPass]()
+    for number, (member, memory) in enumerate(zip(list_members(model), list_memories(memories), strict=True)):
+        settings = target, aligned, number_documents(memory.values(), rows)
+        if before:
+            passes.append(LaterPass(member, memory, before[number], *settings))
+        else:
+            passes.append(TargetPass(member, memory, *settings))
+    following = passes[0].target.last_sentences()
+    return [Prefixes(each, documents, following, begun) for each in passes]
 
 
 def score_words(

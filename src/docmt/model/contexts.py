@@ -98,11 +98,12 @@ class PackedStates:
 
     def __init__(self, memory: Tensor, pattern: AttentionPattern, exists: Tensor | None = None) -> None:
         """exists [T, n]: see `VisibleStates`. The pattern then has n copies of the queries, one after the other."""
-        self.memory, self.pattern, self.exists = memory, pattern, exists
+        self.memory: Tensor | None = memory
+        self.device, self.pattern, self.exists = memory.device, pattern, exists
 
     def describe_sentences(self, relation: SentenceRelation) -> tuple[Tensor, Tensor]:
         """See `VisibleStates`. All attentions with this pattern share the result."""
-        device = self.memory.device
+        device = self.device
 
         def describe() -> tuple[Tensor, Tensor]:
             queries, keys = self.pattern.sentence_numbers()

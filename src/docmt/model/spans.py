@@ -144,6 +144,10 @@ class Packed:
     position_documents: Spans | None = None
     """the spans that positions run through, if not `documents`"""
 
+    def last_sentences(self) -> Tensor:
+        """Return the number of the last sentence of each document: [D]."""
+        return self.sentences.find_segments(self.documents.ends - 1)
+
     def __repr__(self) -> str:
         sizes = f"{len(self.tokens)} tokens, {len(self.sentences)} sentences, {len(self.documents)} documents"
         return f"<Packed: {sizes}>"
