@@ -17,10 +17,9 @@ from docmt.decoding.scheduler import Task
 from docmt.decoding.scoring import iterate_scoring_inputs
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.attention import Attention, Gate, GateSigmoid
+from docmt.model.blocks import SelectiveAttention, SentenceAttention
 from docmt.model.contexts import PackedStates
-from docmt.model.layers import SentenceAttention
 from docmt.model.linear_attention import LinearAttention
-from docmt.model.selective_attention import SelectiveAttention
 from docmt.text import SpecialTokens
 from variants import SYSTEMS, in_tiers
 

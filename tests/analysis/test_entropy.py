@@ -10,6 +10,7 @@ from docmt.analysis.attention_analysis import block_entropies
 from docmt.data import Batch
 from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, pack
 from docmt.model.attention_weights import weight_blocks
+from docmt.model.kernels import AttentionPattern
 from docmt.model.systems import Context, Group
 
 SOURCE = [[[0, 5, 6, 7, 2], [0, 8, 2]], [[0, 9, 10, 2]]]
@@ -60,7 +61,7 @@ def one_by_one(query, key, queries, keys, causal):
 def query_entropies(query, key, queries, keys, causal=False, **options):
     """Entropy in bits [Tq] of the weights of each query, averaged over the heads first."""
     entropies = torch.zeros(len(query))
-    for block in weight_blocks(query, key, queries, keys, causal, **options):
+    for block in weight_blocks(query, key, AttentionPattern(queries, keys, causal, len(key)), None, **options):
         entropies[block.queries[block.is_query]] = block_entropies(block)[block.is_query]
     return entropies
 
@@ -86,6 +87,14 @@ def test_the_size_of_blocks_changes_nothing(causal, max_scores):
         atol=1e-6,
         rtol=0,
     )
+
+
+def test_who_reads_blocks_keeps_the_precision_of_its_own():
+    """Products of weights are float32, but those of the caller were, too, as long as it read."""
+    query, key, queries, keys = random_attention(Q_LENGTHS, K_LENGTHS)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        blocks = weight_blocks(query, key, AttentionPattern(queries, keys, False, len(key)), None)
+        assert {(block.weights.dtype, torch.is_autocast_enabled("cpu")) for block in blocks} == {(torch.float32, True)}
 
 
 def test_blocks_hold_no_more_scores_than_allowed(monkeypatch):

@@ -17,6 +17,7 @@ from quick_cases import full_except
 from safetensors.torch import load_file
 
 from docmt.model import ModelConfig
+from docmt.model.blocks import Hierarchy
 from docmt.model.contexts import FullContext, Memory
 from docmt.model.scope import AttentionScope
 
@@ -156,7 +157,7 @@ def test_the_module_alone(number, case):
     )
     config = ModelConfig(width=32, feed_forward=64, heads=4, vocabulary_size=57, dropout=0.0)
     scope = AttentionScope(extent="neighbour", offset=case["context_size"])
-    module = han.HanBuilder(config.resolve()).build_hierarchy(scope, identity=False, detach=True).eval()
+    module = Hierarchy(han.HanBuilder(config.resolve()), scope, identity=False, detach=True).eval()
     weights = load_file(han.needed("module", "weights.safetensors"))
     module.load_state_dict({docmt_name: weight for name, weight in weights.items() if (docmt_name := han.rename(name))})
     visible = ~torch.isin(tokens, torch.tensor(han.HIDDEN))  # [S, B2]

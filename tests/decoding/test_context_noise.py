@@ -8,8 +8,8 @@ from test_scoring_without_context import ALONE, DRAFTS, TARGETS, change_words
 
 from docmt.decoding import SearchConfig, score_documents
 from docmt.decoding.ensembles import Ensemble
-from docmt.model import noise
-from docmt.model.noise import ContextNoise
+from docmt.model import embeddings as noise
+from docmt.model.embeddings import ContextNoise
 from variants import CONVENTIONS, FEW, SYSTEMS, context, in_tiers, multihop
 
 CONFIG = SearchConfig(**SHORT_LIMITS)

@@ -21,7 +21,7 @@ from docmt.evaluation.context_usage import build_windows
 from docmt.evaluation.contrastive import SuiteItem, evaluate_items, suite_markdown
 from docmt.evaluation.significance import estimate_each, ratio
 from docmt.evaluation.suite_contexts import swap_contexts
-from docmt.model.noise import ContextNoise
+from docmt.model.embeddings import ContextNoise
 
 FEW = SignificanceConfig(samples=100, seed=1)
 MANY = SignificanceConfig(samples=5000, seed=1)

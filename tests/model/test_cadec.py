@@ -9,13 +9,15 @@ from docmt.decoding import SearchConfig, translate_documents
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.model.attention import Attention
 from docmt.model.contexts import FullContext, Memory
-from docmt.model.embeddings import SentenceVectors
+from docmt.model.embeddings import SentenceVectors, Stack
+from docmt.model.families import FAMILIES, TransformerConfig
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Spans
 from docmt.model.systems import Cadec
 from docmt.text import SpecialTokens
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 60}
+STACK = Stack(TransformerConfig(width=16, heads=2), FAMILIES["docmt"])
 DOCUMENT = [[0, 5 + i, 15 + i, 2] for i in range(6)]
 TARGET = [[0, 25 + i, 27 + i, 2] for i in range(6)]
 DRAFTS = [[0, 35 + i, 45 + i, 41, 2] for i in range(6)]
@@ -164,8 +166,8 @@ def test_one_hot_distances_in_the_states_are_vectors_by_distance():
     torch.manual_seed(0)
     drafts = pack([DRAFTS])
     scope = AttentionScope("drafts", "recent", offset=2)
-    attention = Attention(16, 2, scope, memory_width=32, relation=SentenceVectors(8, 2, 2)).double()
-    wide = Attention(16, 2, AttentionScope("drafts"), memory_width=32 + 3).double()
+    attention = Attention(STACK, scope, memory_width=32, relation=SentenceVectors(8, 2, 2)).double()
+    wide = Attention(STACK, AttentionScope("drafts"), memory_width=32 + 3).double()
     for table in (attention.relation.keys, attention.relation.values):
         torch.nn.init.normal_(table)
     weights = {name: weight for name, weight in attention.state_dict().items() if not name.startswith("relation")}

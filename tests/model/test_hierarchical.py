@@ -5,6 +5,7 @@ import torch
 
 from docmt.data import SentenceTokens, collate, cut_instances
 from docmt.model import ModelConfig, TranslationModel, pack
+from docmt.model.blocks import Hierarchy
 from docmt.model.builder import ModelBuilder
 from docmt.model.contexts import FullContext
 from docmt.model.scope import AttentionScope
@@ -131,7 +132,7 @@ def test_heads_have_their_own_width_where_the_model_is_no_multiple_of_their_numb
 def module(k=2, trim=(1, 1), identity=False, detach=False):
     torch.manual_seed(1)
     scope = AttentionScope(extent="neighbour", offset=k, trim=trim)
-    hierarchy = ModelBuilder(ModelConfig(**SIZES)).build_hierarchy(scope, identity=identity, detach=detach)
+    hierarchy = Hierarchy(ModelBuilder(ModelConfig(**SIZES)), scope, identity=identity, detach=detach)
     with torch.no_grad():
         for parameter in hierarchy.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))

@@ -6,11 +6,13 @@ import torch
 from docmt.model import ModelConfig, ModelInput, TranslationModel, pack
 from docmt.model.attention import Attention
 from docmt.model.contexts import FullContext
-from docmt.model.embeddings import SentenceVectors
+from docmt.model.embeddings import SentenceVectors, Stack
+from docmt.model.families import FAMILIES, TransformerConfig
 from docmt.model.scope import AttentionScope
 from docmt.model.systems import Hybrid
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 60}
+STACK = Stack(TransformerConfig(width=16, heads=2), FAMILIES["docmt"])
 SOURCE = [[0, 5, 6, 2], [0, 7, 8, 9, 2], [0, 10, 2], [0, 11, 12, 2], [0, 13, 2]]
 TARGET = [[0, 25, 2], [0, 26, 27, 2], [0, 28, 29, 30, 2], [0, 31, 2], [0, 32, 2]]
 
@@ -29,7 +31,7 @@ def build(seed=0, noise=0.2, system="hybrid", **options):
 
 def attention_with(scope, vectors, seed=0):
     torch.manual_seed(seed)
-    attention = Attention(16, 2, scope, relation=vectors).double()
+    attention = Attention(STACK, scope, relation=vectors).double()
     for table in (vectors.keys, vectors.values):
         torch.nn.init.normal_(table)
     return attention
@@ -92,8 +94,8 @@ def test_vectors_over_recent_sentences_are_those_of_a_plain_loop(before):
 
 def test_vectors_of_zero_change_nothing():
     packed, scope = pack([SOURCE]), AttentionScope(extent="document")
-    with_vectors = Attention(16, 2, scope, relation=SentenceVectors(8, 1, None, 4)).double()
-    without = Attention(16, 2, scope).double()
+    with_vectors = Attention(STACK, scope, relation=SentenceVectors(8, 1, None, 4)).double()
+    without = Attention(STACK, scope).double()
     without.load_state_dict({k: v for k, v in with_vectors.state_dict().items() if not k.startswith("relation")})
     x = torch.randn(len(packed.tokens), 16, dtype=torch.float64)
     found, expected = (attention(x, FullContext(packed)) for attention in (with_vectors, without))

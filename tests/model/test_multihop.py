@@ -8,8 +8,8 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, pack
+from docmt.model.blocks import HierarchicalAttention, Hops, SentenceEncoder
 from docmt.model.contexts import FullContext, Memory
-from docmt.model.layers import HierarchicalAttention, Hops, SentenceEncoder
 from docmt.model.scope import AttentionScope
 from docmt.model.systems import MultiHop
 

@@ -5,9 +5,9 @@ import torch
 
 from docmt.core.errors import DocmtError
 from docmt.model import ModelConfig, TranslationModel, pack
-from docmt.model import selective_attention as module
+from docmt.model import blocks as module
+from docmt.model.blocks import sparsemax
 from docmt.model.contexts import FullContext
-from docmt.model.selective_attention import sparsemax
 from variants import selective
 
 SIZES = {"width": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2, "vocabulary_size": 40}

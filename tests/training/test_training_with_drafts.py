@@ -218,12 +218,12 @@ def test_long_drafts_count_as_tokens_and_need_positions(hops, drafted):
     )
     store, config = copy(drafted.split("train")), hops("run")
     store.drafts = long
-    with_long = type(corpus.train)(store, config, corpus.specials)
+    with_long = type(corpus.train)(store, config, corpus.tokenizer.specials)
     instances = with_long.instances
     sentences = instances.last - instances.before
     assert with_long.plan.lengths.tolist() == (42 * sentences).tolist()
     with pytest.raises(DocmtError, match=r"has 42 tokens, but model.max_positions is 41"):
-        type(corpus.train)(store, hops("run", **settings, model__max_positions=41), corpus.specials)
+        type(corpus.train)(store, hops("run", **settings, model__max_positions=41), corpus.tokenizer.specials)
 
 
 @pytest.mark.full

@@ -26,10 +26,10 @@ from docmt.data import Batch
 from docmt.model import ModelInput, Spans, TranslationModel
 from docmt.model.attention import Attention, GateSigmoid
 from docmt.model.attention_weights import WeightBlock, attention_weights
+from docmt.model.blocks import Hierarchy, SelectiveAttention, SentenceAttention
 from docmt.model.contexts import AttentionContext, DraftContext, FullContext
 from docmt.model.kernels import AttentionPattern
-from docmt.model.layers import Hierarchy, Layer, SentenceAttention
-from docmt.model.selective_attention import SelectiveAttention
+from docmt.model.layers import Layer
 from docmt.model.transformer import evaluation_mode
 
 KINDS = tuple(

@@ -405,13 +405,16 @@ def list_names(settings: type, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
+def find_changed(settings: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass whose values are not their defaults."""
+    values = {setting: getattr(settings, setting.name) for setting in fields(settings)}
+    return {setting.name: value for setting, value in values.items() if value != field_default(setting)}
+
+
 def short_repr(settings: Any) -> str:
     """Return a repr of settings without those that have their defaults."""
-    parts = [
-        f"{setting.name}={short_repr(value) if is_dataclass(value) else repr(value)}"
-        for setting in fields(settings)
-        if (value := getattr(settings, setting.name)) != field_default(setting)
-    ]
+    changed = find_changed(settings).items()
+    parts = [f"{name}={short_repr(value) if is_dataclass(value) else repr(value)}" for name, value in changed]
     return f"{type(settings).__name__}({', '.join(parts)})"
 
 

@@ -67,7 +67,7 @@ def collate(
     references: the model reads the target, too.
     """
     selected, closing = instances.select(indices), (specials.eos,) if boundaries.target_has_end else ()
-    inputs = _collate_selected(source, selected, boundaries, drafts)
+    inputs = collate_source(source, instances, indices, boundaries, drafts)
     if references:
         inputs = replace(inputs, references=_pack_source_side(target, selected, boundaries))
     packed = _pack_sentences(
@@ -114,12 +114,7 @@ def collate_source(
 
     drafts: of every source sentence, if the system reads them.
     """
-    return _collate_selected(source, instances.select(indices), boundaries, drafts)
-
-
-def _collate_selected(
-    source: SentenceTokens, selected: Instances, boundaries: BoundaryTokens, drafts: SentenceTokens | None
-) -> ModelInput:
+    selected = instances.select(indices)
     packed = _pack_source_side(source, selected, boundaries)
     packed_drafts = None if drafts is None else _pack_source_side(drafts, selected, boundaries)
     return ModelInput(packed, _sentence_indices(selected.before, selected.first, selected.last), drafts=packed_drafts)

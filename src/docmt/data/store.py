@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Self, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -354,12 +353,10 @@ class StoreWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for file in (*self._tokens, *self._offsets, self._document_offsets):
             file.close()
-        if error is None:
+        if kind is None:
             (self.directory / DOCUMENTS_FILE).write_text(json.dumps(self._ids) + "\n", encoding="utf-8")
 
 

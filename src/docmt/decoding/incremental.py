@@ -28,6 +28,7 @@ from docmt.decoding.logits import log_normalizers
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import Packed, pack
 from docmt.model.attention import Attention
+from docmt.model.blocks import ContextDocument, SelectiveAttention
 from docmt.model.contexts import (
     FullContext,
     Memory,
@@ -42,7 +43,6 @@ from docmt.model.kernels import AttentionPattern, product_dtype
 from docmt.model.linear_attention import KeyWeights, LinearAttention
 from docmt.model.linear_kernels import compute_states, compute_states_after
 from docmt.model.scope import AttentionScope
-from docmt.model.selective_attention import ContextDocument, SelectiveAttention
 from docmt.model.spans import Spans
 from docmt.model.transformer import TranslationModel
 from docmt.text import SpecialTokens

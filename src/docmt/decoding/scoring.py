@@ -33,7 +33,7 @@ from docmt.decoding.search_config import BATCH_TOKENS, ContextConfig, SearchConf
 from docmt.decoding.search_rules import TargetBoundaries, WordIds, choose_rules
 from docmt.decoding.translation_results import Hypothesis, TranslatedSpan, join_spans, non_finite_error
 from docmt.model import ModelInput, TranslationModel
-from docmt.model.noise import ContextNoise, replaced_words
+from docmt.model.embeddings import ContextNoise, replaced_words
 from docmt.model.spans import Packed
 from docmt.text import SpecialTokens
 

@@ -54,7 +54,7 @@ from docmt.documents import Document, unwrap_lines
 from docmt.documents.protected_text import Protection
 from docmt.documents.words import normalize_characters
 from docmt.model import TranslationModel
-from docmt.model.noise import ContextNoise
+from docmt.model.embeddings import ContextNoise
 from docmt.model.products import Precision, precision_context
 from docmt.terms.glossary import Terms
 from docmt.terms.matching import TermMatcher, TermMode, make_matcher

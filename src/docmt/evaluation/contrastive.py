@@ -222,7 +222,7 @@ def evaluate_items(
         ]
         noise = None
         if noise_seed is not None:
-            from docmt.model.noise import ContextNoise  # imported here: it needs torch
+            from docmt.model.embeddings import ContextNoise  # imported here: it needs torch
 
             noise = ContextNoise([item.sentence for item in group for _ in item.candidates], noise_seed)
         results = iter(translator.score_all(pairs, free_at_limit=False, context=context, noise=noise))

@@ -152,8 +152,8 @@ def read_experiment(name: str) -> Experiment:
 
 
 def _read_file(path: Path) -> Experiment:
-    values = _check_mapping(read_yaml(path), str(path))
-    rows = _check_mapping(values.get("variants"), f"{path}: variants").items()
+    values = check_mapping(read_yaml(path), str(path))
+    rows = check_mapping(values.get("variants"), f"{path}: variants").items()
     variants = {name: _parse_variant(name, variant, path) for name, variant in rows}
     axes = values.get("axes", [{"name": "", "points": {"": {}}}])
     if not isinstance(axes, list):
@@ -164,34 +164,35 @@ def _read_file(path: Path) -> Experiment:
 
 def _parse_variant(name: str, values: Any, path: Path) -> Variant:
     location = f"{path}: variant {name}"
-    parsed: dict[str, Any] = {"name": name, **_check_mapping(values, location)}
-    parsed["settings"] = _check_mapping(parsed.get("settings", {}), f"{location}: settings")
+    parsed: dict[str, Any] = {"name": name, **check_mapping(values, location)}
+    parsed["settings"] = check_mapping(parsed.get("settings", {}), f"{location}: settings")
     parsed["published"] = _parse_numbers(parsed.get("published", {}), f"{location}: published")
     return build(Variant, parsed, location)
 
 
 def _parse_axis(values: Any, path: Path) -> Axis:
-    values = _check_mapping(values, f"{path}: an axis")
+    values = check_mapping(values, f"{path}: an axis")
     location = f"{path}: axis {values.get('name')}"
     points = {}
     for scale in SCALES:
-        at_scale = _check_mapping(values.pop(scale, values.get("points", {})), f"{location}: points")
+        at_scale = check_mapping(values.pop(scale, values.get("points", {})), f"{location}: points")
         if not at_scale:
             raise DocmtError(f"{location} has no points at scale {scale}. Add `{scale}` or `points`.")
-        points[scale] = {name: _check_mapping(settings, f"{location}: {name}") for name, settings in at_scale.items()}
-    rows = _check_mapping(values.get("published", {}), f"{location}: published").items()
+        points[scale] = {name: check_mapping(settings, f"{location}: {name}") for name, settings in at_scale.items()}
+    rows = check_mapping(values.get("published", {}), f"{location}: published").items()
     published = {point: _parse_numbers(row, f"{location}: published: {point}") for point, row in rows}
     return build(Axis, {**values, "points": points, "published": published}, location)
 
 
 def _parse_numbers(values: Any, location: str) -> dict[str, float]:
     try:
-        return {name: float(value) for name, value in _check_mapping(values, location).items()}
+        return {name: float(value) for name, value in check_mapping(values, location).items()}
     except (TypeError, ValueError) as error:
         raise DocmtError(f"{location}: {error}. Use numbers.") from error
 
 
-def _check_mapping(values: Any, location: str) -> dict[str, Any]:
+def check_mapping(values: Any, location: str) -> dict[str, Any]:
+    """Return the values. Raises DocmtError if they are not a mapping."""
     if not isinstance(values, dict):
         raise DocmtError(f"{location} is not a mapping. Write `name: value` lines.")
     return values

@@ -32,7 +32,7 @@ from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.files import json_checksum, lock_directory, make_directory, read_json, stored_checksums, write_text
 from docmt.core.grouping import group_pairs
 from docmt.core.progress import progress
-from docmt.core.settings import flatten, is_selected, nest, read_yaml
+from docmt.core.settings import find_changed, flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
 from docmt.data.instances import cut_dbleu_units
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
@@ -40,16 +40,17 @@ from docmt.decoding.scheduler import sees_translations, select_effective_setting
 from docmt.evaluation import MetricConfig, evaluate_documents, evaluate_items, group_by_document, group_by_unit
 from docmt.evaluation.output_alignment import Ranges
 from docmt.evaluation.suites import Suite
-from docmt.experiments.experiment_files import Experiment, Variant
+from docmt.experiments.experiment_files import Experiment, Variant, check_mapping
 from docmt.model import ModelConfig
 from docmt.model.products import precision_context
 from docmt.model.systems import SYSTEMS
 from docmt.training import TrainConfig, train
 from docmt.training.distributed import plan_processes, stop_on_signals
-from docmt.training.finetune import adopt_architecture, check_vocabulary, check_weight_patterns
+from docmt.training.finetune import adopt_architecture, check_vocabulary
 from docmt.training.objective import find_word_tokens
 from docmt.training.run_directory import RunDirectory, read_recipe
 from docmt.training.train_config import first_difference
+from docmt.training.trained_weights import check_weight_patterns
 from docmt.training.training_corpus import fit_model_config, select_direction
 
 RUNS_FOLDER = "runs"
@@ -187,9 +188,7 @@ def _recipe_path(plan: ExperimentPlan, variant: Variant) -> Path:
 
 def _read_recipe(path: Path) -> dict[str, Any]:
     """Return the settings of a recipe by dotted name, without store and run."""
-    values = read_yaml(path)
-    if not isinstance(values, dict):
-        raise DocmtError(f"the recipe {path} is not a mapping. Write `option: value` lines.")
+    values = check_mapping(read_yaml(path), f"the recipe {path}")
     return {name: value for name, value in flatten(values).items() if name not in ("store", "run")}
 
 
@@ -316,7 +315,7 @@ class EvaluationConfig:
     @property
     def score_settings(self) -> dict[str, Any]:
         """Settings that translation scores depend on, without defaults."""
-        return {name: _changed_settings(getattr(self, name)) for name in ("search", "context", "metrics")}
+        return {name: find_changed(getattr(self, name)) for name in ("search", "context", "metrics")}
 
     @cached_property
     def suite_settings(self) -> dict[str, Any] | None:
@@ -325,13 +324,7 @@ class EvaluationConfig:
             return None
         items = json_checksum(list(map(asdict, self.suite.items)))
         scoring = {name: getattr(self.search, name) for name in ("temperature", "implementation")}
-        return {"name": self.suite.name, "crc32": items, **scoring, "context": _changed_settings(self.context)}
-
-
-def _changed_settings(settings: Any) -> dict[str, Any]:
-    """Return the settings without their defaults."""
-    defaults = asdict(type(settings)())
-    return {name: value for name, value in asdict(settings).items() if value != defaults[name]}
+        return {"name": self.suite.name, "crc32": items, **scoring, "context": find_changed(self.context)}
 
 
 def determine_state(planned: PlannedRun, evaluation: EvaluationConfig) -> State:

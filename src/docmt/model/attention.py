@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from docmt.model.contexts import AttentionContext, VisibleStates
-from docmt.model.embeddings import DistanceBiases, SentenceRelation
+from docmt.model.embeddings import DistanceBiases, SentenceRelation, Stack
 from docmt.model.scope import AttentionScope
 
 
@@ -20,33 +20,32 @@ class Attention(nn.Module):
 
     def __init__(
         self,
-        width: int,
-        heads: int,
+        stack: Stack,
         scope: AttentionScope,
-        dropout: float = 0.0,
         memory_width: int | None = None,
-        output_bias: bool = True,
         *,
-        head_width: int = 0,
-        biases: bool = True,
-        scaled: bool = True,
-        distances: DistanceBiases | None = None,
+        heads: int = 0,
+        output_bias: bool = True,
         relation: SentenceRelation | None = None,
     ) -> None:
-        """memory_width: width of the visible states, if not `width`; output_bias: without it, an attention that sees
-        nothing gives zero; head_width: k (0: width / heads); scaled: scores are divided by sqrt(k); distances: shared
-        biases of the scores, owned by the model; relation: what it knows of the distance in sentences."""
+        """stack: that computes the output; memory_width: width of the visible states, if not its own; heads: how many
+        of usual width (0: as in the model); output_bias: without it, an attention that sees nothing gives zero;
+        relation: what it knows of the distance in sentences."""
         super().__init__()
-        self.heads, self.scope, self.dropout = heads, scope, dropout
-        self.head_width = head_width or width // heads
-        inner = heads * self.head_width
+        config, biases = stack.config, stack.family.biases
+        self.heads, self.scope, self.dropout = heads or config.heads, scope, config.attention_dropout
+        width, self.head_width = config.width, stack.head_width
+        inner = self.heads * self.head_width
         self.query = nn.Linear(width, inner, bias=biases)
         self.key = nn.Linear(memory_width or width, inner, bias=biases)
         self.value = nn.Linear(memory_width or width, inner, bias=biases)
         self.output = nn.Linear(inner, width, bias=biases and output_bias)
         self.joint: nn.Module | None = None
-        self.query_scale = 1.0 if scaled else self.head_width**0.5
-        self._distances = (distances,)  # in a tuple, so that it is no submodule: its weights are those of the model
+        self.query_scale = 1.0 if stack.family.scaled else self.head_width**0.5
+        # Distances to another sequence or sentence are undefined.
+        has_distances = scope.memory == "self" and not scope.sees_each_preceding
+        # In a tuple, so that it is no submodule: its weights are those of the model.
+        self._distances = (stack.distances.get(scope.causal) if has_distances else None,)
         self.relation = relation
         for projection in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)

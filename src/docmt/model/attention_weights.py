@@ -51,27 +51,20 @@ class WeightBlock(NamedTuple):
 
 
 def weight_blocks(
-    query: Tensor,
-    key: Tensor,
-    queries: Spans,
-    keys: Spans,
-    causal: bool = False,
-    *,
-    linear: KeyWeights | None = None,
-    max_scores: int = MAX_SCORES,
+    query: Tensor, key: Tensor, pattern: AttentionPattern, linear: KeyWeights | None, max_scores: int = MAX_SCORES
 ) -> Iterator[WeightBlock]:
-    """Yield the attention weights of query [Tq, H, k] over key [Tk, H, k] with the pattern of `attend`.
+    """Yield the attention weights of query [Tq, H, k] over key [Tk, H, k] with this pattern.
 
     linear: key weights of linear attention, whose query and key are features. Its weights may be negative and sum to
     less than 1. At most `max_scores` scores (or one query against its keys) are in memory at once, in float32.
     Queries without keys are in no block.
     """
-    heads, width = query.shape[1:]
+    queries, keys, (heads, width) = pattern.queries, pattern.keys, query.shape[1:]
     for members, first, last in _group_segments(queries, keys, heads, max_scores):
-        q_positions, is_query = _positions(queries, members, first, last)
-        k_positions, is_key = _positions(keys, members, 0, int(keys.lengths[members].max()))
+        q_positions, is_query = queries.select(members).padded_positions(first, last)
+        k_positions, is_key = keys.select(members).padded_positions(0, int(keys.lengths[members].max()))
         visible = is_key[:, None, :]  # [n, 1, l]
-        if causal:
+        if pattern.causal:
             before = (keys.lengths - queries.lengths)[members, None, None]
             visible = visible & (torch.arange(k_positions.shape[1]) <= torch.arange(first, last)[:, None] + before)
         with torch.autocast(query.device.type, enabled=False):
@@ -83,8 +76,8 @@ def weight_blocks(
                 weights = scores.masked_fill_(~visible[:, None], -math.inf).softmax(-1)
             else:
                 weights = _linear_weights(scores * width**0.5, linear, q_positions, k_positions, visible)
-            q_positions, is_query, k_positions = (x.to(q.device) for x in (q_positions, is_query, k_positions))
-            yield WeightBlock(q_positions, is_query, k_positions, visible, weights, linear is not None)
+        q_positions, is_query, k_positions = (x.to(q.device) for x in (q_positions, is_query, k_positions))
+        yield WeightBlock(q_positions, is_query, k_positions, visible, weights, linear is not None)
 
 
 def _linear_weights(
@@ -121,7 +114,7 @@ def attention_weights(
         assert projected is not None
         key = projected
         query = query.repeat(pattern.query_total // max(len(query), 1), 1, 1)
-    return weight_blocks(query, key, pattern.queries, pattern.keys, pattern.causal, linear=key_weights)
+    return weight_blocks(query, key, pattern, key_weights)
 
 
 def _group_segments(queries: Spans, keys: Spans, heads: int, max_scores: int) -> Iterator[tuple[Tensor, int, int]]:
@@ -141,10 +134,3 @@ def _group_segments(queries: Spans, keys: Spans, heads: int, max_scores: int) ->
         for first in range(0, num_queries, step):
             yield torch.tensor(order[start:end]), first, min(first + step, num_queries)
         start = end
-
-
-def _positions(spans: Spans, members: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
-    """Return packed positions [n, last - first] of these offsets, and whether the segments are long enough for them."""
-    offsets = torch.arange(first, last)
-    is_inside = offsets < spans.lengths[members, None]
-    return torch.where(is_inside, spans.starts[members, None] + offsets, spans.starts[members, None]), is_inside

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -13,35 +11,15 @@ from torch import Tensor, nn
 
 from docmt.model.attention import Attention, Gate, GroupAttention
 from docmt.model.contexts import AttentionContext, FullContext, Memory
-from docmt.model.embeddings import (
-    DistanceBiases,
-    Embeddings,
-    SentenceRelation,
-    SentenceRotation,
-    SentenceVectors,
-    Stack,
-)
+from docmt.model.embeddings import Embeddings, SentenceRelation, SentenceRotation, SentenceVectors, Stack
 from docmt.model.families import FAMILIES, Family, TransformerConfig
-from docmt.model.layers import (
-    DocumentLayer,
-    Dropout,
-    FeedForward,
-    GatedResidual,
-    HierarchicalAttention,
-    Hierarchy,
-    Hops,
-    Layer,
-    Residual,
-    SentenceAttention,
-    SentenceEncoder,
-    run_layers,
-)
+from docmt.model.layers import Dropout, FeedForward, GatedResidual, Layer, Residual, run_layers
 from docmt.model.linear_attention import LinearAttention
 from docmt.model.scope import AttentionScope
 from docmt.model.spans import Packed
 
 
-class ModelBuilder:
+class ModelBuilder(Stack):
     """Builder of the modules of a model, with the options of a config and in the conventions of a family.
 
     Modules of the encoder, and of everything that reads the source, come from `encoder`, in most families the same
@@ -50,15 +28,9 @@ class ModelBuilder:
 
     def __init__(self, config: TransformerConfig, family: Family | None = None) -> None:
         """family: conventions, if not those of `config.family`."""
-        self.config, self.family = config, family or FAMILIES[config.family]
+        super().__init__(config, family or FAMILIES[config.family])
         self.encoder = self if self.family.encoder is None else ModelBuilder(*self.family.encoder_conventions(config))
         self.boundary_tokens = self.family.boundary_tokens(config)
-        self.head_width = config.attention_width // config.heads
-        distances: dict[bool, DistanceBiases] = {}
-        if config.position_encoding == "relative":
-            shape = (config.relative_buckets, config.relative_distance, config.heads)
-            distances = {causal: DistanceBiases(*shape, causal=causal) for causal in (False, True)}
-        self.stack = Stack(config, self.family, distances)
 
     def build_attention(
         self,
@@ -72,25 +44,11 @@ class ModelBuilder:
     ) -> Attention:
         """Build attention over the states of `scope`.
 
-        memory_width: their width, if not that of the computing stack; zero_init: the initial output is zero;
-        output_bias, relation: see `Attention`; heads: how many of usual width (0: as in the model).
+        memory_width: their width, if not the usual one; zero_init: the initial output is zero; the others: see
+        `Attention`.
         """
-        config, family = self.config, self.family
-        # Distances to another sequence or sentence are undefined.
-        has_distances = scope.memory == "self" and not scope.sees_each_preceding
-        attention = Attention(
-            config.width,
-            heads or config.heads,
-            scope,
-            dropout=config.attention_dropout,
-            memory_width=memory_width or self.memory_width(scope),
-            output_bias=output_bias,
-            head_width=self.head_width,
-            biases=family.biases,
-            scaled=family.scaled,
-            distances=self.stack.distances.get(scope.causal) if has_distances else None,
-            relation=relation,
-        )
+        width = memory_width or self.memory_width(scope)
+        attention = Attention(self, scope, width, heads=heads, output_bias=output_bias, relation=relation)
         if zero_init:
             nn.init.zeros_(attention.output.weight)
         return attention
@@ -102,96 +60,6 @@ class ModelBuilder:
     def memory_width(self, scope: AttentionScope) -> int:
         """Return the width of the states of `scope`. The encoder computes those of source and context."""
         return (self.encoder if scope.memory in ("source", "context") else self).config.width
-
-    def build_hops(self, scopes: Sequence[AttentionScope], zero_init: bool) -> Hops:
-        """Build successive attentions, one per scope. zero_init: their initial output is zero."""
-        return Hops([self.build_attention(scope, zero_init=zero_init, output_bias=False) for scope in scopes])
-
-    def build_hierarchical_attention(self, scopes: Sequence[AttentionScope], zero_init: bool) -> HierarchicalAttention:
-        """Build attentions to a sentence each, one per scope, and to their outputs. zero_init: see `build_hops`."""
-        words = [self.build_attention(scope, output_bias=False) for scope in scopes]
-        sentences = self.build_sentence_attention(scopes[0].memory)
-        if zero_init:
-            nn.init.zeros_(sentences.output.weight)
-        return HierarchicalAttention(words, sentences)
-
-    def build_sentence_attention(self, memory: str = "self") -> SentenceAttention:
-        """Build attention to summaries of sentences. memory: that they summarize."""
-        return SentenceAttention(self.config.width, self.config.heads, self.config.attention_width, memory)
-
-    def build_hierarchy(self, scope: AttentionScope, *, identity: bool, detach: bool) -> Hierarchy:
-        """Build attention to the words of preceding sentences, then to the sentences, above a stack.
-
-        scope: the n = `scope.offset` preceding sentences; identity: it starts without effect; detach: see `Hierarchy`.
-        """
-        return Hierarchy(
-            self.build_attention(scope),
-            self.build_sentence_attention(),
-            self.build_feed_forward(),
-            [self.build_norm() for _ in range(4)],
-            None if identity else self.build_norm(),
-            dropout=self.config.dropout,
-            detach=detach,
-        )
-
-    def build_document_layer(self, attention: Attention, *, identity: bool) -> DocumentLayer:
-        """Build a layer of this attention and a gate, above a stack. identity: it starts without effect."""
-        blocks: dict[str, nn.Module] = {"attention": attention, "feed_forward": self.build_feed_forward()}
-        branches = {
-            name: (block, Residual(self.build_norm(), self.config.dropout, pre_norm=True))
-            for name, block in blocks.items()
-        }
-        gate = Gate(self.config.width, additive=True)
-        return DocumentLayer(Layer(branches), gate, None if identity else self.build_norm())
-
-    def build_sentence_encoder(self, side: str, *, whole: bool, frozen: bool) -> SentenceEncoder:
-        """Build an encoder of single sentences. Layer i of a side's stack reads its layer i.
-
-        The memory of a layer is taken after its self-attention, or (`whole`) after the whole layer. The encoder of the
-        target side has separate embeddings.
-        """
-        target = side == "target"
-        if not target and self.encoder is not self:
-            return self.encoder.build_sentence_encoder(side, whole=whole, frozen=frozen)
-        depth = self.config.decoder_layers if target else self.config.encoder_layers
-        blocks = [
-            {"attention": self.build_group_attention(local=AttentionScope()), "feed_forward": self.build_feed_forward()}
-            for _ in range(depth)
-        ]
-        if not whole:
-            del blocks[-1]["feed_forward"]  # nothing reads its output
-        return SentenceEncoder(
-            [self.build_layer(**layer_blocks) for layer_blocks in blocks],
-            "feed_forward" if whole else "attention",
-            [self.build_norm() for _ in blocks] if self.stack.pre_norm else [],
-            self._build_target_reader() if target else None,
-            frozen,
-        )
-
-    def _build_target_reader(self) -> Embeddings:
-        """Build embeddings for an encoder that reads target text as its source."""
-        # The table names are those of the model: two tables, or one.
-        size = self.config.vocabulary_size if self.stack.has_two_tables else 0
-        builder = ModelBuilder(replace(self.config, source_vocabulary_size=size))
-        reader = Embeddings(builder.encoder.stack, builder.stack)
-        for name, _ in list(reader.named_children()):
-            if name.partition("_")[0] not in ("source", "tokens"):
-                delattr(reader, name)
-        return reader
-
-    def build_linear_attention(self, scope: AttentionScope) -> LinearAttention:
-        """Build linear attention over the states of `scope`."""
-        config = self.config
-        return LinearAttention(
-            config.width,
-            config.heads,
-            scope,
-            config.linear,
-            self.boundary_tokens.joined,
-            memory_width=self.memory_width(scope),
-            head_width=config.head_width,
-            biases=self.family.biases,
-        )
 
     def build_group_attention(
         self,
@@ -215,7 +83,7 @@ class ModelBuilder:
         )
         global_attention: Attention | None = None
         if global_ is not None and linear:
-            global_attention = self.build_linear_attention(global_)
+            global_attention = LinearAttention(self, global_, self.memory_width(global_))
         elif global_ is not None:
             relation = SentenceRotation(self.head_width) if sentence_distances else None
             global_attention = self.build_attention(global_, heads=heads, output_bias=not heads, relation=relation)
@@ -231,29 +99,18 @@ class ModelBuilder:
         """Build the feed-forward block."""
         return FeedForward(self.config.width, self.config.feed_forward, self.config.activation, self.family.biases)
 
-    def build_norm(self) -> nn.Module:
-        """Build a norm of states."""
-        return self.stack.build_norm()
-
     def build_residual(self, has_norm: bool = True) -> Residual:
         """Build a residual branch. Without `has_norm` no norm follows it. Pre-norm branches always have one."""
-        return Residual(
-            self.build_norm() if has_norm or self.stack.pre_norm else None, self.config.dropout, self.stack.pre_norm
-        )
+        return Residual(self.build_norm() if has_norm or self.pre_norm else None, self.config.dropout, self.pre_norm)
 
     def build_gated_residual(self, additive: bool, has_norm: bool = False) -> GatedResidual:
         """Build the gated branch of context attention. has_norm: a norm follows an additive one."""
-        norm = self.build_norm() if self.stack.pre_norm or has_norm or not additive else None
-        return GatedResidual(norm, self.config.width, self.stack.pre_norm, additive)
+        norm = self.build_norm() if self.pre_norm or has_norm or not additive else None
+        return GatedResidual(norm, self.config.width, self.pre_norm, additive)
 
-    def build_layer(self, **blocks: nn.Module | tuple[nn.Module, Residual]) -> Layer:
-        """Build a layer of these blocks in order, each in the usual branch or in the supplied one."""
-        return Layer(
-            {
-                name: block if isinstance(block, tuple) else (block, self.build_residual())
-                for name, block in blocks.items()
-            }
-        )
+    def build_layer(self, **blocks: nn.Module) -> Layer:
+        """Build a layer of these blocks in order, each in the usual branch."""
+        return Layer({name: (block, self.build_residual()) for name, block in blocks.items()})
 
 
 class EncoderDecoder(Embeddings):
@@ -263,10 +120,10 @@ class EncoderDecoder(Embeddings):
     """
 
     def __init__(self, builder: ModelBuilder) -> None:
-        super().__init__(builder.encoder.stack, builder.stack)
+        super().__init__(builder.encoder, builder)
         self.encoder, self.decoder = nn.ModuleList(), nn.ModuleList()
-        self.encoder_norm = builder.encoder.build_norm() if builder.encoder.stack.pre_norm else None
-        self.decoder_norm = builder.build_norm() if builder.stack.pre_norm else None
+        self.encoder_norm = builder.encoder.build_norm() if builder.encoder.pre_norm else None
+        self.decoder_norm = builder.build_norm() if builder.pre_norm else None
         self.above_encoder, self.above_decoder = nn.ModuleList(), nn.ModuleList()
         self.dropout = Dropout(builder.config.dropout)
         self.restarts_positions = True

@@ -1,30 +1,35 @@
-"""Token embeddings, positions, attention biases by distance, and the output projection."""
+"""Token embeddings, noise in their place, positions, attention biases by distance, and the output projection."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from docmt.core.errors import DocmtError
-from docmt.model import noise
+from docmt.core.settings import assigned
 from docmt.model.families import PADDING_ID, Family, TransformerConfig
 
 # The published code counts positions from the padding id (1) plus one.
 FIRST_POSITION = 2
+_VECTORS = 4096  # noise vectors
+_STRIDE = 1 << 24  # above all vocabularies; a noise word is number of vector (from 1) * stride + word
+_seed: ContextVar[int | None] = ContextVar("seed of the noise vectors", default=None)
 
 
 class SinusoidalPositions(nn.Module):
     """Sinusoidal position vectors of any length (Vaswani et al. 2017, section 3.5; sines, then cosines)."""
 
-    def __init__(
-        self, width: int, first: int = FIRST_POSITION, frequencies: Literal["fairseq", "vaswani"] = "fairseq"
-    ) -> None:
+    def __init__(self, width: int, first: int, frequencies: Literal["fairseq", "vaswani"]) -> None:
         """first: index of the first position; frequencies: see `build_sinusoids`."""
         super().__init__()
         self.width, self.first, self.frequencies = width, first, frequencies
@@ -268,6 +273,68 @@ class HeadBias(nn.Module):
         self.register_buffer("vector", torch.zeros(rows))
 
 
+@dataclass(frozen=True)
+class ContextNoise:
+    """Noise in place of all sentences but one of each document: a control for what context adds.
+
+    Li et al. (2020, "Does Multi-Encoder Help?") found that a context encoder also acts as a generator of noise, which
+    makes training robust. A model that scores as well after noise as after the true context gains nothing from its
+    content. Here noise replaces the embeddings of the words of context sentences, in source, target and drafts. All
+    systems read context through embeddings alone, so none needs code of its own. (States of a context encoder, as in
+    the paper, exist in few systems.) Boundary tokens and positions stay.
+
+    A noise word is an id beyond all vocabularies: its noise vector and the word that it replaces. So copies, selections
+    and comparisons of tokens treat it as they treat words. The noise of a sentence depends on its words and the seed
+    alone. So it is equal for all candidates of an item, in any batch.
+    """
+
+    kept: Sequence[int]
+    """number of the sentence of each document that stays, from 0"""
+    seed: int = 1
+
+    def replace_context(self, documents: Sequence[Sequence[Sequence[int]]]) -> list[list[Sequence[int]]]:
+        """Return documents of word ids with noise words in all sentences but the kept ones.
+
+        Raises ValueError for another number of documents.
+        """
+        return [
+            [words if number == kept else self._draw(words) for number, words in enumerate(document)]
+            for document, kept in zip(documents, self.kept, strict=True)
+        ]
+
+    def _draw(self, words: Sequence[int]) -> list[int]:
+        drawn = np.random.default_rng([self.seed, *words]).bit_generator.random_raw(len(words)) % _VECTORS
+        return [(vector + 1) * _STRIDE + word for vector, word in zip(drawn.tolist(), words, strict=True)]
+
+    def readable(self) -> AbstractContextManager[None]:
+        """Let models read noise words while the block runs."""
+        return assigned(_seed, self.seed)
+
+
+def replaced_words(tokens: Tensor) -> Tensor:
+    """Return tokens [...] with the replaced words in place of noise words."""
+    return tokens % _STRIDE
+
+
+def _look_up(table: nn.Embedding, tokens: Tensor) -> Tensor:
+    """Return the rows of the table for tokens [...]: [..., d]; for noise words, if readable, vectors from N(0, s^2).
+
+    s is the root mean square of the table, so noise is as long as embeddings are.
+    """
+    seed = _seed.get()
+    if seed is None:
+        return table(tokens)
+    vectors, numbers = table(replaced_words(tokens)), tokens // _STRIDE
+    scale = table.weight.float().square().mean().sqrt()
+    noise = (scale * _draw_vectors(table.embedding_dim, seed).to(scale.device)).to(vectors.dtype)
+    return torch.where(numbers[..., None] > 0, noise[numbers - 1], vectors)
+
+
+@lru_cache(maxsize=4)
+def _draw_vectors(width: int, seed: int) -> Tensor:
+    return torch.randn(_VECTORS, width, generator=torch.Generator().manual_seed(seed))
+
+
 def build_token_embedding(rows: int, width: int, zero_row: int | None = PADDING_ID) -> nn.Embedding:
     """Build E ~ N(0, 1/d). Row `zero_row` is zero and never trained."""
     embedding = nn.Embedding(rows, width, padding_idx=zero_row)
@@ -278,13 +345,17 @@ def build_token_embedding(rows: int, width: int, zero_row: int | None = PADDING_
     return embedding
 
 
-class Stack(NamedTuple):
+class Stack:
     """Options and conventions of the encoder or the decoder, and what reads its side of the text."""
 
-    config: TransformerConfig
-    family: Family
-    distances: Mapping[bool, DistanceBiases]
-    """shared biases of scores by distance, by whether attention is causal"""
+    def __init__(self, config: TransformerConfig, family: Family) -> None:
+        self.config, self.family = config, family
+        self.head_width = config.attention_width // config.heads
+        self.distances: dict[bool, DistanceBiases] = {}
+        """shared biases of scores by distance, by whether attention is causal"""
+        if config.position_encoding == "relative":
+            shape = (config.relative_buckets, config.relative_distance, config.heads)
+            self.distances = {causal: DistanceBiases(*shape, causal=causal) for causal in (False, True)}
 
     @property
     def pre_norm(self) -> bool:
@@ -362,7 +433,7 @@ class Embeddings(nn.Module):
 
         side: source or target.
         """
-        vectors = noise.look_up(getattr(self, self.table_name(side)), tokens)
+        vectors = _look_up(getattr(self, self.table_name(side)), tokens)
         config = self.stacks[side].config
         if config.scale_embeddings:
             vectors = vectors * math.sqrt(config.width)

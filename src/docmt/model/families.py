@@ -22,7 +22,7 @@ PRESETS: dict[str, dict[str, int]] = {
     "large": {"width": 1024, "feed_forward": 4096, "heads": 16, "encoder_layers": 12, "decoder_layers": 12},
 }
 
-
+MAX_VOCABULARY = 10_000_000
 RANDOM_FEATURES, RANDOM_CROSS_FEATURES = 32, 256
 """Numbers of features of Wu et al. (2022) for IWSLT."""
 
@@ -66,9 +66,9 @@ class TransformerConfig:
         "docmt", "thumt", "rfa", "bart", "mbart", "mbart50", "m2m_100", "marian", "t5", "madlad", "bert", "roberta"
     ] = "docmt"
     """conventions of embeddings, boundary tokens and norms"""
-    vocabulary_size: int = ranged(0, 0, 10_000_000)
+    vocabulary_size: int = ranged(0, 0, MAX_VOCABULARY)
     """entries of the vocabulary (0: as in the prepared store)"""
-    source_vocabulary_size: int = ranged(0, 0, 10_000_000)
+    source_vocabulary_size: int = ranged(0, 0, MAX_VOCABULARY)
     """entries of a separate source vocabulary (0: none)"""
     source_language_ids: list[int] = field(default_factory=list)
     """ids of the tokens that name the source language (multilingual families)"""

@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -112,8 +112,21 @@ def attend_pattern(
         return KERNELS[kernel](query, key, value, pattern, dropout, distances)
 
 
+class BuiltOnce:
+    """Data of which more is built when it is first asked for."""
+
+    _built: dict[object, Any]
+
+    def get_or_build(self, name: object, build: Callable[[], Built]) -> Built:
+        """Return the value cached under this name. The first call builds it."""
+        if name not in self._built:
+            self._built[name] = build()
+        built: Built = self._built[name]
+        return built
+
+
 @dataclass(eq=False)
-class Bucket:
+class Bucket(BuiltOnce):
     """n segments of similar length, padded to q queries and l keys. Masks and biases are built once."""
 
     count: int
@@ -126,48 +139,32 @@ class Bucket:
     device: torch.device
     before: Tensor | None = None
     """[n] keys before those of the first query, if its number in the span is not 0"""
-    _built: dict[object, Tensor | None] = field(default_factory=dict)
+    _built: dict[object, Any] = field(default_factory=dict)
 
     def mask_bias(self, dtype: torch.dtype) -> Tensor | None:
         """Return 0 for visible keys and minus infinity elsewhere: [q, l], or as `key_mask`; None: all are visible."""
-        if dtype not in self._built:
-            bias: Tensor | None = None
+
+        def build() -> Tensor | None:
             if self.causal:
                 shape = (self.query_length, self.key_length)
-                bias = torch.full(shape, -math.inf, dtype=dtype, device=self.device).triu_(1)
-            elif self.key_mask is not None:
-                bias = build_bias(self.key_mask, dtype)
-            self._built[dtype] = bias
-        return self._built[dtype]
+                return torch.full(shape, -math.inf, dtype=dtype, device=self.device).triu_(1)
+            return None if self.key_mask is None else build_bias(self.key_mask, dtype)
+
+        return self.get_or_build(dtype, build)
 
     def look_up_distance_biases(self, distances: DistanceBiases) -> Tensor:
         """Return the biases [H, q, l] or [n, H, q, l] of scores. The buckets of distances are computed once."""
-        name = (distances.buckets, distances.max_distance, distances.causal)
-        if name not in self._built:
+
+        def build() -> Tensor:
             queries = torch.arange(self.query_length, device=self.device)
             queries = queries if self.before is None else queries + self.before[:, None].to(self.device)
-            self._built[name] = distances.find_buckets(queries, self.key_length)
-        bucket_indices = self._built[name]
-        assert bucket_indices is not None
-        return distances.look_up_biases(bucket_indices)
+            return distances.find_buckets(queries, self.key_length)
+
+        name = (distances.buckets, distances.max_distance, distances.causal)
+        return distances.look_up_biases(self.get_or_build(name, build))
 
 
-class VarlenLayout(NamedTuple):
-    """Indices and lengths of a pattern for the varlen kernel, without segments that have an empty side."""
-
-    queries: Tensor | None
-    """[n] positions of the queries that see a key; None: all in order"""
-    keys: Tensor | None
-    """[n] positions of the keys, span by span; None: all in order"""
-    query_ends: Tensor
-    """[S + 1] int32, cumulative lengths of the segments, from 0"""
-    key_ends: Tensor
-    """[S + 1] int32, cumulative lengths of the key spans, from 0"""
-    longest_query: int
-    longest_key: int
-
-
-class AttentionPattern:
+class AttentionPattern(BuiltOnce):
     """The key spans that query segments see, with the data for kernels, built once per batch."""
 
     def __init__(
@@ -192,7 +189,7 @@ class AttentionPattern:
         self.query_total, self.key_total = total, key_total
         self._number_sentences = number_sentences
         self.is_empty = not bool((queries.lengths * keys.lengths).any())
-        self._built: dict[object, Any] = {}
+        self._built = {}
 
     def sentence_numbers(self) -> tuple[Tensor, Tensor]:
         """Return the numbers of the sentences of queries [Tq] and keys [Tk], int64, on the host."""
@@ -223,29 +220,26 @@ class AttentionPattern:
             ("padded", heads, device), lambda: PaddedLayout(self, self._fill_buckets(), heads, device)
         )
 
-    def build_varlen_layout(self, device: torch.device) -> VarlenLayout:
-        """Build indices and lengths for the varlen kernel, on `device`."""
+    def varlen_layout(self, device: torch.device) -> tuple[Tensor | None, Tensor | None, tuple[Any, ...]]:
+        """Return the data for the varlen kernel, on `device`, without segments that have an empty side.
+
+        These are the positions of the queries and of the keys, span by span (None: all in order), and four lengths:
+        the cumulative ones of both, from 0 ([S + 1] int32), and the longest of both.
+        """
+        return self.get_or_build(("varlen", device), lambda: self._build_varlen_layout(device))
+
+    def _build_varlen_layout(self, device: torch.device) -> tuple[Tensor | None, Tensor | None, tuple[Any, ...]]:
         queries, keys = self.queries, self.keys
         filled = (queries.lengths > 0) & (keys.lengths > 0)
         if not bool(filled.all()):
             indices = filled.nonzero().flatten()
             queries, keys = queries.select(indices), keys.select(indices)
-        query_ends, key_ends = (F.pad(spans.lengths.cumsum(0), (1, 0)) for spans in (queries, keys))
-        return VarlenLayout(
+        ends = (F.pad(spans.lengths.cumsum(0), (1, 0)).to(device, torch.int32) for spans in (queries, keys))
+        return (
             None if queries.is_tiling(self.query_total) else queries.indices().to(device),
             None if keys.is_tiling(self.key_total) else keys.indices().to(device),
-            query_ends.to(device, torch.int32),
-            key_ends.to(device, torch.int32),
-            int(queries.lengths.max()),
-            int(keys.lengths.max()),
+            (*ends, int(queries.lengths.max()), int(keys.lengths.max())),
         )
-
-    def get_or_build(self, name: object, build: Callable[[], Built]) -> Built:
-        """Return the value cached under this name. The first call builds it."""
-        if name not in self._built:
-            self._built[name] = build()
-        built: Built = self._built[name]
-        return built
 
 
 class PaddedLayout:
@@ -315,11 +309,9 @@ def round_up(n: int) -> int:
 
 def _index_bucket_rows(spans: Spans, members: Tensor, count: int, length: int, heads: int) -> tuple[Tensor, Tensor]:
     """Return row indices (token * H + head) in the order [n, H, l], and which rows are real."""
-    starts, lengths = spans.starts.new_zeros(count), spans.lengths.new_zeros(count)
-    starts[: len(members)], lengths[: len(members)] = spans.starts[members], spans.lengths[members]
-    offset = torch.arange(length)
-    real = offset < lengths[:, None]  # [n, l]
-    tokens = torch.where(real, starts[:, None] + offset, starts[:, None])
+    missing = (0, count - len(members))
+    padded = Spans(F.pad(spans.starts[members], missing), F.pad(spans.lengths[members], missing))
+    tokens, real = padded.padded_positions(0, length)  # [n, l]
     rows = tokens[:, None, :] * heads + torch.arange(heads)[:, None]  # [n, H, l]
     return rows.flatten(), real[:, None, :].expand_as(rows).flatten()
 
@@ -434,23 +426,15 @@ def attend_varlen(
     """Attend by flash attention on the packed tensors (CUDA, 16-bit floats, no attention dropout, no distances)."""
     from torch.nn.attention.varlen import varlen_attn
 
-    layout = pattern.get_or_build(("varlen", query.device), lambda: pattern.build_varlen_layout(query.device))
-    if layout.keys is not None:
-        key, value = key[layout.keys], value[layout.keys]
-    result = varlen_attn(
-        query if layout.queries is None else query[layout.queries],
-        key,
-        value,
-        layout.query_ends,
-        layout.key_ends,
-        layout.longest_query,
-        layout.longest_key,
-        window_size=(-1, 0) if pattern.causal else (-1, -1),
-    )
+    queries, keys, lengths = pattern.varlen_layout(query.device)
+    if keys is not None:
+        key, value = key[keys], value[keys]
+    visible, window = query if queries is None else query[queries], (-1, 0) if pattern.causal else (-1, -1)
+    result = varlen_attn(visible, key, value, *lengths, window_size=window)
     assert isinstance(result, Tensor)
-    if layout.queries is None:
+    if queries is None:
         return result
-    return torch.zeros_like(query).index_copy(0, layout.queries, result)  # zeros for queries without keys
+    return torch.zeros_like(query).index_copy(0, queries, result)  # zeros for queries without keys
 
 
 KERNELS = {"reference": attend_reference, "padded": attend_padded, "varlen": attend_varlen}

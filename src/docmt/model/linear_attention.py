@@ -17,6 +17,7 @@ from torch.quasirandom import SobolEngine
 
 from docmt.model.attention import Attention
 from docmt.model.contexts import AttentionContext
+from docmt.model.embeddings import Stack
 from docmt.model.families import RANDOM_CROSS_FEATURES, RANDOM_FEATURES, Linear
 from docmt.model.kernels import AttentionPattern, upcast
 from docmt.model.linear_kernels import GateDecay, attend_linear
@@ -179,28 +180,19 @@ class LinearAttention(Attention):
     the next one.
     """
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        scope: AttentionScope,
-        options: Linear,
-        joined: bool = False,
-        *,
-        memory_width: int | None = None,
-        head_width: int = 0,
-        biases: bool = True,
-    ) -> None:
-        """joined: the first token of a sentence ends the one before (`BoundaryTokens`) and belongs to it."""
-        super().__init__(width, heads, scope, memory_width=memory_width, head_width=head_width, biases=biases)
+    def __init__(self, stack: Stack, scope: AttentionScope, memory_width: int) -> None:
+        """See `Attention`."""
+        super().__init__(stack, scope, memory_width)
+        width, options = stack.config.width, stack.config.linear
         self_attention = scope.memory == "self"
-        self.features = build_features(options, heads, head_width or width // heads, self_attention=self_attention)
+        self.features = build_features(options, self.heads, self.head_width, self_attention=self_attention)
         self.rescales_keys = options.rescale_keys and not self_attention
         self.is_averaging = options.gate == "average"
-        self.joined = joined
+        self.joined = stack.family.joined
+        """the first token of a sentence ends the one before (`BoundaryTokens`) and belongs to it"""
         self.gate: nn.Linear | None = None
         if scope.causal and options.gate != "none":
-            self.gate = nn.Linear(width, heads if options.gate_per == "head" else 1)
+            self.gate = nn.Linear(width, self.heads if options.gate_per == "head" else 1)
             nn.init.xavier_uniform_(self.gate.weight)
             nn.init.constant_(self.gate.bias, options.gate_bias)
 

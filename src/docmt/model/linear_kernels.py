@@ -8,7 +8,7 @@ whose last column is the denominator. `attend_linear` updates it per chunk, `ste
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,24 +61,24 @@ def attend_linear(
     dtype = product_dtype(query.device, _sum_dtype(query.dtype))
     with torch.autocast(query.device.type, enabled=False):
         heads, device = query.shape[1], query.device
-        chunks = pattern.get_or_build(
-            ("query chunks", chunk, heads, device),
-            lambda: Chunks(pattern.queries, chunk, heads, pattern.query_total, device),
-        )
+
+        def split(side: str, spans: Spans, total: int) -> Chunks:
+            name = ("chunks", side, chunk, block, heads, device)
+            return pattern.get_or_build(name, lambda: Chunks(spans, heads, total, device, chunk, block))
+
+        chunks = split("queries", pattern.queries, pattern.query_total)
         if pattern.causal:
             if not pattern.queries.equals(pattern.keys):
                 raise ValueError("causal linear attention needs equal query and key spans: pass the same spans twice")
             weights = None if input_weights is None else chunks.gather(input_weights[..., None])[..., 0]
             values = chunks.weigh_values(value, dtype, weights)
             decay = None if log_decay is None else chunks.gather(log_decay[..., None])[..., 0].view(heads, -1, chunk)
-            sums = _attend_causal(chunks.gather(query), chunks.gather(key), values, features, decay, chunks, block)
+            sums = _attend_causal(chunks.gather(query), chunks.gather(key), values, features, decay, chunks)
         else:
-            key_chunks = pattern.get_or_build(
-                ("key chunks", chunk, heads, device),
-                lambda: Chunks(pattern.keys, chunk, heads, pattern.key_total, device),
-            )
-            states = _compute_segment_states(key, value, key_chunks, features, log_weights, dtype, block)
-            sums = _read_segment_states(chunks.gather(query), states.to(dtype), features, chunks, block)
+            key_chunks = split("keys", pattern.keys, pattern.key_total)
+            values = key_chunks.weigh_values(value, dtype, key_chunks.relative_weights(log_weights))
+            states = _compute_segment_states(key, values, key_chunks, features)
+            sums = _read_segment_states(chunks.gather(query), states.to(dtype), features, chunks)
         return chunks.scatter(_normalize(sums, min_denominator))
 
 
@@ -88,8 +88,9 @@ def compute_states(
     """Return the state [S, H, F, k + 1] of each span; see `attend_linear`."""
     dtype = product_dtype(key.device, _sum_dtype(key.dtype))
     with torch.autocast(key.device.type, enabled=False):
-        key_chunks = Chunks(keys, CHUNK, key.shape[1], len(key), key.device)
-        return _compute_segment_states(key, value, key_chunks, features, log_weights, dtype, BLOCK)
+        key_chunks = Chunks(keys, key.shape[1], len(key), key.device)
+        values = key_chunks.weigh_values(value, dtype, key_chunks.relative_weights(log_weights))
+        return _compute_segment_states(key, values, key_chunks, features)
 
 
 def compute_states_after(
@@ -123,20 +124,11 @@ def compute_states_after(
     return total
 
 
-def _compute_segment_states(
-    key: Tensor,
-    value: Tensor,
-    chunks: Chunks,
-    features: Features | None,
-    log_weights: Tensor | None,
-    dtype: torch.dtype,
-    block: int,
-) -> Tensor:
-    values = chunks.weigh_values(value, dtype, None if log_weights is None else chunks.relative_weights(log_weights))
+def _compute_segment_states(key: Tensor, values: Tensor, chunks: Chunks, features: Features | None) -> Tensor:
+    """Return the state [S, H, F, k + 1] of each span. values: of `Chunks.weigh_values`."""
     k = chunks.gather(key)
     parts = []
-    for first, last in chunks.blocks(block):
-        rows = slice(first * chunks.size, last * chunks.size)
+    for rows, _ in chunks.blocks():
         parts.append(_recompute(_compute_chunk_states, k[:, rows], values[:, rows], features, chunks.size))
     states = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]  # [H, N, F, k + 1]
     if not chunks.has_one_per_segment:
@@ -151,12 +143,11 @@ def _compute_chunk_states(k: Tensor, v: Tensor, features: Features | None, chunk
     return torch.matmul(_split(key_features, chunk).mT, _split(v, chunk)).to(_sum_dtype(v.dtype))
 
 
-def _read_segment_states(q: Tensor, states: Tensor, features: Features | None, chunks: Chunks, block: int) -> Tensor:
+def _read_segment_states(q: Tensor, states: Tensor, features: Features | None, chunks: Chunks) -> Tensor:
     """Read the states [S, H, F, k + 1] of their segments for queries [H, N * C, k]. Returns [H, N * C, k + 1]."""
     sums = []
-    for first, last in chunks.blocks(block):
-        rows, segments = slice(first * chunks.size, last * chunks.size), chunks.segments[first:last]
-        sums.append(_recompute(_read_block, q[:, rows], states, segments, features, chunks.size))
+    for rows, numbers in chunks.blocks():
+        sums.append(_recompute(_read_block, q[:, rows], states, chunks.segments[numbers], features, chunks.size))
     return torch.cat(sums, dim=1) if len(sums) > 1 else sums[0]
 
 
@@ -167,16 +158,15 @@ def _read_block(q: Tensor, states: Tensor, segments: Tensor, features: Features 
 
 
 def _attend_causal(
-    q: Tensor, k: Tensor, v: Tensor, features: Features | None, log_decay: Tensor | None, chunks: Chunks, block: int
+    q: Tensor, k: Tensor, v: Tensor, features: Features | None, log_decay: Tensor | None, chunks: Chunks
 ) -> Tensor:
     """Return numerators and denominators [H, N * C, k + 1] of all tokens. log_decay: [H, N, C]."""
     sums = []
     state: Tensor | None = None
     state_decay: Tensor | None = None  # [H, 1] log decay of the last token in the state
-    for first, last in chunks.blocks(block):
-        rows = slice(first * chunks.size, last * chunks.size)
-        block_decay = None if log_decay is None else log_decay[:, first:last]
-        retention = chunks.compute_retention(first, last, block_decay, state_decay, _sum_dtype(v.dtype))
+    for rows, numbers in chunks.blocks():
+        block_decay = None if log_decay is None else log_decay[:, numbers]
+        retention = chunks.compute_retention(numbers, block_decay, state_decay, _sum_dtype(v.dtype))
         part, state = _recompute(
             _attend_causal_block, q[:, rows], k[:, rows], v[:, rows], state, block_decay, retention, features, chunks
         )
@@ -247,9 +237,11 @@ def _recompute(function: Callable[..., Any], *arguments: Any) -> Any:
 class Chunks:
     """Spans split into N chunks of C tokens in order. The last chunk of a span is padded."""
 
-    def __init__(self, spans: Spans, size: int, heads: int, total: int, device: torch.device) -> None:
-        """total: T, the tokens of the sequence."""
-        self.size, self.heads = size, heads
+    def __init__(
+        self, spans: Spans, heads: int, total: int, device: torch.device, size: int = CHUNK, block: int = BLOCK
+    ) -> None:
+        """total: T, the tokens of the sequence; size: C; block: tokens of a block of chunks."""
+        self.heads, self.size, self.block = heads, size, max(block // size, 1)
         counts = -(-spans.lengths // size)
         self.count, self.has_one_per_segment = len(spans), bool((counts == 1).all())
         segments = torch.repeat_interleave(torch.arange(len(spans)), counts)
@@ -264,11 +256,12 @@ class Chunks:
         self.real = real.to(device)
         self.segments, self.host_segments = segments.to(device), segments
 
-    def blocks(self, tokens: int) -> list[tuple[int, int]]:
-        """Return ranges of chunks with about this many tokens."""
-        count = max(tokens // self.size, 1)
+    def blocks(self) -> Iterator[tuple[slice, slice]]:
+        """Yield the blocks, at least one: the rows of its tokens in what is gathered, and the numbers of its chunks."""
         total = len(self.host_segments)
-        return [(first, min(first + count, total)) for first in range(0, total, count)] or [(0, 0)]
+        for first in range(0, max(total, 1), self.block):
+            last = min(first + self.block, total)
+            yield slice(first * self.size, last * self.size), slice(first, last)
 
     def gather(self, x: Tensor) -> Tensor:
         """Gather x [T, H, n] into [H, N * C, n]. Padding repeats the last token of its span."""
@@ -285,31 +278,29 @@ class Chunks:
         weights = real if weights is None else weights * real
         return (_append_ones(self.gather(value)) * weights[..., None]).to(dtype)
 
-    def relative_weights(self, log_weights: Tensor) -> Tensor:
-        """Return exp(log_weights [T, H]), divided by the largest of the span: [H, N * C]."""
+    def relative_weights(self, log_weights: Tensor | None) -> Tensor | None:
+        """Return exp(log_weights [T, H]), divided by the largest of the span: [H, N * C]; None for None."""
+        if log_weights is None:
+            return None
         chunk_weights = self.gather(log_weights[..., None])[..., 0].view(self.heads, -1, self.size)
         largest = chunk_weights.new_full((self.heads, self.count), -math.inf)
         index = self.segments.expand(self.heads, -1)
-        largest = largest.scatter_reduce(
-            1, index, chunk_weights.detach().amax(dim=2), "amax"
-        )  # padding repeats a token
+        largest = largest.scatter_reduce(1, index, chunk_weights.detach().amax(dim=2), "amax")  # padding repeats tokens
         return (chunk_weights - largest[:, self.segments][..., None]).exp().flatten(1)
 
     def compute_retention(
-        self, first: int, last: int, log_decay: Tensor | None, state_decay: Tensor | None, dtype: torch.dtype
+        self, numbers: slice, log_decay: Tensor | None, state_decay: Tensor | None, dtype: torch.dtype
     ) -> Tensor:
-        """Return the share of each earlier state that remains at chunks first .. last - 1, and after them.
+        """Return the share of each earlier state that remains at the chunks of a block, and after them.
 
         It is [H or 1, B + 1, B + 1]. The first column is for the state from earlier blocks. log_decay: [H, B, C];
         state_decay [H, 1]: log decay of the last token in that state.
         """
-        count = last - first
-        segments = self.host_segments[first:last]
-        earlier = torch.cat((self.host_segments[max(first - 1, 0)][None], segments))  # segments of the states
+        segments, before = self.host_segments[numbers], self.host_segments[max(numbers.start - 1, 0)]
+        earlier = torch.cat((before[None], segments))  # segments of the states
         later = torch.cat((segments, segments[-1:]))
-        indices = torch.arange(count + 1)
-        visible = (earlier == later[:, None]) & (indices <= indices[:, None])
-        if first == 0:
+        visible = (earlier == later[:, None]).tril()
+        if numbers.start == 0:
             visible[:, 0] = False
         visible = visible.to(self.real.device)
         if log_decay is None:

@@ -7,21 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import build, check_fields, check_number, field_range, flatten, short_repr, to_mapping
-from docmt.model.families import ENCODER_SIZES, FAMILIES, PRESETS, Family, Linear, TransformerConfig
-from docmt.model.systems import (
-    SYSTEMS,
-    Cadec,
-    Concat,
-    Context,
-    Flat,
-    Group,
-    Hierarchical,
-    Hybrid,
-    MultiHop,
-    Selective,
-    System,
-)
+from docmt.core.settings import build, check_fields, check_number, find_changed, flatten, short_repr, to_mapping
+from docmt.model import systems
+from docmt.model.families import ENCODER_SIZES, FAMILIES, MAX_VOCABULARY, PRESETS, Family, Linear, TransformerConfig
 
 
 @dataclass(frozen=True)
@@ -45,36 +33,34 @@ class ModelConfig(TransformerConfig):
         "cadec",
     ] = "group"
     """architecture: the context that a model reads, and how"""
-    group: Group = field(default_factory=Group)
+    group: systems.Group = field(default_factory=systems.Group)
     """G-Transformer (Bao et al. 2021)"""
-    concat: Concat = field(default_factory=Concat)
+    concat: systems.Concat = field(default_factory=systems.Concat)
     """windows of concatenated sentences (as in Wu et al. 2022)"""
-    context: Context = field(default_factory=Context)
+    context: systems.Context = field(default_factory=systems.Context)
     """document-context Transformer (Zhang et al. 2018)"""
-    multihop: MultiHop = field(default_factory=MultiHop)
+    multihop: systems.MultiHop = field(default_factory=systems.MultiHop)
     """Multi-Hop Transformer (2021)"""
-    hierarchical: Hierarchical = field(default_factory=Hierarchical)
+    hierarchical: systems.Hierarchical = field(default_factory=systems.Hierarchical)
     """hierarchical attention networks (Miculicich et al. 2018)"""
-    flat: Flat = field(default_factory=Flat)
+    flat: systems.Flat = field(default_factory=systems.Flat)
     """Flat-Transformer (Ma et al. 2020)"""
-    hybrid: Hybrid = field(default_factory=Hybrid)
+    hybrid: systems.Hybrid = field(default_factory=systems.Hybrid)
     """Hybrid context (Zheng et al. 2020)"""
-    selective: Selective = field(default_factory=Selective)
+    selective: systems.Selective = field(default_factory=systems.Selective)
     """selective attention networks (Maruf et al. 2019)"""
-    cadec: Cadec = field(default_factory=Cadec)
+    cadec: systems.Cadec = field(default_factory=systems.Cadec)
     """context-aware decoder (Voita et al. 2019)"""
 
     def __post_init__(self) -> None:
         check_fields(self, "model.")
         resolved = self.resolve()
         resolved.check_sizes()
-        for name, system_class in SYSTEMS.items():
-            options = getattr(self, name, None)
-            if options is not None and name != self.system and options != (default := system_class()):
-                changed = next(option for option in vars(options) if vars(options)[option] != vars(default)[option])
+        for name in systems.SYSTEMS:
+            if name != self.system and hasattr(self, name) and (changed := find_changed(getattr(self, name))):
                 raise DocmtError(
-                    f"model.{name}.{changed} is set, but model.system is {self.system}: leave it out, or set "
-                    f"model.system {name}"
+                    f"model.{name}.{next(iter(changed))} is set, but model.system is {self.system}: leave it out, or "
+                    f"set model.system {name}"
                 )
         check_fields(self.system_options, f"model.{self.system}.")
         check_fields(self.linear, "model.linear.")
@@ -100,15 +86,13 @@ class ModelConfig(TransformerConfig):
             raise DocmtError(f"model.source_vocabulary_size is only for model.family {apart}: leave it out")
         for side, ids in (("source", self.source_language_ids), ("target", self.target_language_ids)):
             for id in ids:
-                check_number(
-                    f"model.{side}_language_ids", id, (0, field_range(TransformerConfig, "vocabulary_size")[1])
-                )
+                check_number(f"model.{side}_language_ids", id, (0, MAX_VOCABULARY))
             if ids and not family.has_language_token(side):
                 raise DocmtError(
                     f"model.{side}_language_ids is set, but model.family {self.family} has no token for it: "
                     "leave it out"
                 )
-        fits, systems = {
+        fits, fitting = {
             "any": (
                 not family.ids_without_logits[1] or system.rules == "frame",
                 "with one target sentence per source sentence",
@@ -120,7 +104,7 @@ class ModelConfig(TransformerConfig):
             without = "" if family.system_order == "any" else ", without model.embedding_normalization"
             choice = "another system" if family.is_pretrained else "model.family docmt"
             raise DocmtError(
-                f"model.family {self.family} is for systems {systems}{without}, not for this {self.system} model: "
+                f"model.family {self.family} is for systems {fitting}{without}, not for this {self.system} model: "
                 f"choose {choice}"
             )
         if self.position_encoding == "relative" and system.has_linear_attention:
@@ -168,10 +152,10 @@ class ModelConfig(TransformerConfig):
         return replace(self, **missing) if missing else self
 
     @property
-    def system_options(self) -> System:
+    def system_options(self) -> systems.System:
         """The system with its options."""
-        options: System | None = getattr(self, self.system, None)
-        return options if options is not None else SYSTEMS[self.system]()
+        options: systems.System | None = getattr(self, self.system, None)
+        return options if options is not None else systems.SYSTEMS[self.system]()
 
     @property
     def restarts_positions(self) -> bool:

@@ -100,6 +100,15 @@ class Spans:
         begins = torch.repeat_interleave(self.lengths.cumsum(0) - self.lengths, self.lengths)
         return torch.arange(int(self.lengths.sum())) - begins
 
+    def padded_positions(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Return the positions [S, last - first] of the tokens at these offsets, and whether each exists.
+
+        Where a segment is too short, the position is its start.
+        """
+        offsets = torch.arange(first, last)
+        exists = offsets < self.lengths[:, None]
+        return self.starts[:, None] + offsets * exists, exists
+
     def numbers_within(self, documents: Spans) -> Tensor:
         """Return [S]: the number of each segment in its document, from 0."""
         indices = documents.find_segments(self.starts)

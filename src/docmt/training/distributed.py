@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, TypeVar, cast
@@ -28,9 +29,7 @@ from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvir
 from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning_fabric.strategies.strategy import Strategy
-from torch import nn
 from torch.distributed import Store, distributed_c10d  # type: ignore[attr-defined]
-from torch.distributed.device_mesh import DeviceMesh
 
 from docmt.core.errors import USAGE_ERROR, DocmtError, printable
 from docmt.core.files import atomic_directory, file_checksums
@@ -155,15 +154,10 @@ def start_fabric(config: TrainConfig, strategy: Literal["ddp", "fsdp"] = "ddp") 
 def _build_strategy(config: TrainConfig, processes: Processes, strategy: str) -> Strategy | str:
     """Return what exchanges gradients."""
     if strategy == "fsdp":
-
-        def parallelize(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
-            from docmt.training.trained_weights import shard  # imports what one process does not need
-
-            shard(module, mesh["data_parallel"], config)
-            return module
+        from docmt.training.trained_weights import shard  # imports what one process does not need
 
         return ModelParallelStrategy(
-            parallelize,
+            partial(shard, config=config),
             data_parallel_size=processes.count,
             tensor_parallel_size=1,
             # With offloading, norms of gradients are summed on the CPU.
@@ -294,16 +288,9 @@ def gather_shares(fabric: Fabric, items: Sequence[Item]) -> list[Item]:
 
 def first_builds(fabric: Fabric, build: Callable[[], Item]) -> Item:
     """Return what `build` returns in the first process, in all of them. A DocmtError of it is raised in all."""
-    result: Item | DocmtError | None = None
-    if fabric.is_global_zero:
-        try:
-            result = build()
-        except DocmtError as error:
-            result = error
-    result = fabric.broadcast(result)
-    if isinstance(result, DocmtError):
-        raise result
-    return cast(Item, result)
+    built: list[Item] = []
+    raise_together(fabric, lambda: built.append(build()) if fabric.is_global_zero else None)
+    return cast(Item, fabric.broadcast(built[0] if built else None))
 
 
 def raise_together(fabric: Fabric, check: Callable[[], object]) -> None:

@@ -26,7 +26,7 @@ from docmt.model.families import ENCODER_SIZES
 from docmt.model.linear_attention import DIRECTIONS_SUFFIX
 from docmt.model.systems import SYSTEMS, ContextSpec, System
 from docmt.text import Tokenizer
-from docmt.training.train_config import AdapterConfig, OptimizerConfig, TrainConfig
+from docmt.training.train_config import AdapterConfig, OptimizerConfig
 
 Options = TypeVar("Options", ModelConfig, System)
 _log = logging.getLogger(__name__)
@@ -319,17 +319,6 @@ def match_freeze_word(model: TranslationModel, word: str, loaded: Sequence[str])
     if modules is None:
         return match_names("freeze", word, loaded, "loaded weight")
     return [name for name in loaded if name.startswith(tuple(f"{module}." for module in modules))]
-
-
-def check_weight_patterns(config: TrainConfig) -> None:
-    """Raise DocmtError for a pattern of `freeze` or `optimizer.lr_factors` that matches no weight of the model."""
-    with torch.device("meta"):
-        model = TranslationModel(config.model)
-    names = [name for name, _ in model.named_parameters()]
-    for word in config.freeze_patterns:
-        match_freeze_word(model, word, names)
-    for pattern, _ in config.optimizer.factors:
-        match_names("optimizer.lr_factors", pattern, names)
 
 
 def trainable_parameters(model: nn.Module) -> dict[str, nn.Parameter]:

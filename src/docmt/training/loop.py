@@ -32,22 +32,7 @@ from docmt.core.progress import progress
 from docmt.data import Batch, PreparedStore
 from docmt.model import ModelConfig, TranslationModel
 from docmt.model.products import multiplies_bfloat16
-from docmt.training.distributed import (
-    LostProcessError,
-    check_agreement,
-    first_builds,
-    is_main_process,
-    leave_group_of_one,
-    lost_process_message,
-    plan_processes,
-    replace_connection_errors,
-    share_file_checksums,
-    shared_directory,
-    start_fabric,
-    stop_on_signals,
-    sum_over_processes,
-    watch_processes,
-)
+from docmt.training import distributed
 from docmt.training.finetune import adopt_architecture, check_explicit_settings, initialize_from
 from docmt.training.objective import find_word_tokens, model_loss
 from docmt.training.optimizer import Updater, derive_seed
@@ -106,7 +91,7 @@ def train(config: TrainConfig, resume: bool = False, explicit: Iterable[str] = (
     store = select_direction(PreparedStore.open(config.store), config)
     config = replace(config, model=resolve_model_config(config, store, resume, explicit))
     run = RunDirectory(config.run)
-    is_main = is_main_process()
+    is_main = distributed.is_main_process()
     with ExitStack() as stack:
         if is_main:  # before other processes start, so that an error is printed once
             stack.enter_context(run.claim(config, resume))
@@ -155,18 +140,18 @@ def _start(
 
     `stack` gets the log file and the signal handlers.
     """
-    processes = plan_processes(config)
+    processes = distributed.plan_processes(config)
     on_gpu = processes.accelerator == "cuda"
     split = store.split("train")
     corpus_tokens = len(split.source.tokens) + len(split.target.tokens)
     strategy, need = choose_strategy(config, processes.count, processes.devices, on_gpu, corpus_tokens)
-    stack.enter_context(leave_group_of_one())
-    fabric = start_fabric(config, strategy)
-    stack.enter_context(watch_processes(config.run))
+    stack.enter_context(distributed.leave_group_of_one())
+    fabric = distributed.start_fabric(config, strategy)
+    stack.enter_context(distributed.watch_processes(config.run))
     corpus = TrainingCorpus(store, config, fabric.global_rank, fabric.world_size)
-    lost = LostProcessError(lost_process_message(config.run))
-    stack.enter_context(replace_connection_errors(processes.count, lambda _: lost))
-    check_agreement(fabric, strategy)
+    lost = distributed.LostProcessError(distributed.lost_process_message(config.run))
+    stack.enter_context(distributed.replace_connection_errors(processes.count, lambda _: lost))
+    distributed.check_agreement(fabric, strategy)
     if fabric.is_global_zero:
         run.prepare(config)
         _copy_drafter(run, config, corpus)
@@ -176,7 +161,7 @@ def _start(
     _log.info("each process needs about %s", need)
     if config.compute_dtype == "bfloat16" and not multiplies_bfloat16(fabric.device):
         _log.warning("this processor has no bfloat16 instructions: --precision float32 is faster here")
-    stop = stack.enter_context(stop_on_signals())
+    stop = stack.enter_context(distributed.stop_on_signals())
     training = Training(fabric, config, corpus, run, resume)
     if fabric.is_global_zero:
         run.write_recipe(config)  # limits may differ from those of an earlier start
@@ -219,7 +204,7 @@ class Training:
             self.model = TranslationModel(config.model)
         checkpoint = run.last if resume and run.last.exists() else None
         build = self._new_state if checkpoint is None else partial(self._load_checkpoint, checkpoint)
-        self.state = first_builds(fabric, build) if sharded else build()
+        self.state = distributed.first_builds(fabric, build) if sharded else build()
         corpus.update_batches = self.state.processes * config.batches.gradient_accumulation
         updates = corpus.iterate_updates(self.state.epoch, self.state.position)
         self.updates = prefetch(updates) if _uses_prefetching(fabric.device) else updates
@@ -308,7 +293,7 @@ class Training:
         if self.fabric.world_size > 1:
             if state.update % _STOP_SYNC_INTERVAL:
                 return ""
-            requests, times_over = sum_over_processes(self.fabric, [interrupted, time_over])
+            requests, times_over = distributed.sum_over_processes(self.fabric, [interrupted, time_over])
             interrupted, time_over = requests > 0, times_over > 0
         if interrupted:
             return _INTERRUPTED
@@ -402,7 +387,7 @@ class Training:
         parts = [local(parameter.detach()) for parameter in self.weights.trainable.values()]
         largest = float(torch.stack([part.abs().max() for part in parts if part.numel()] or [torch.zeros(())]).max())
         if self.weights.is_sharded:
-            largest = sum_over_processes(self.fabric, [largest])[0]
+            largest = distributed.sum_over_processes(self.fabric, [largest])[0]
         self._check_finite("largest weight", largest)
 
     def _check_finite(self, quantity: str, value: float) -> None:
@@ -421,9 +406,9 @@ class Training:
         state = self.state
         state.interval.loss, state.interval.nll = self.sums.tolist()
         if self.weights.is_sharded:
-            with shared_directory(self.fabric, self.run.last) as folder:
+            with distributed.shared_directory(self.fabric, self.run.last) as folder:
                 save_shards(folder, self.updater.sharded_tensors())
-                sums = share_file_checksums(self.fabric, folder)
+                sums = distributed.share_file_checksums(self.fabric, folder)
                 if self.fabric.is_global_zero:
                     write_state(folder, asdict(state), sums)
         elif self.fabric.is_global_zero:

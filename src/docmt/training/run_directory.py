@@ -17,25 +17,8 @@ from torch import Tensor
 
 from docmt.checkpoint.model_directory import DRAFTER_FOLDER, RUN_CHECKPOINTS, RUN_MODEL, RUN_RECIPE, copy_model
 from docmt.checkpoint.weights import STATE_FILE, save_tensors
+from docmt.core import files
 from docmt.core.errors import DocmtError, printable
-from docmt.core.files import (
-    CHECKSUMS_KEY,
-    LOCK_FILE,
-    atomic_directory,
-    atomic_path,
-    check_regular,
-    file_checksums,
-    find_leftovers,
-    json_checksum,
-    lock_directory,
-    make_directory,
-    read_bytes,
-    read_json,
-    stored_checksums,
-    write_error,
-    write_text,
-    writing,
-)
 from docmt.core.settings import MANY, build, check_number, flatten, list_names, read_yaml, to_mapping
 from docmt.training.train_config import TrainConfig, absolute_path, first_difference
 
@@ -113,7 +96,7 @@ class TrainingState:
 
 def save_checkpoint(
     directory: Path,
-    files: Mapping[str, Mapping[str, Tensor]],
+    tensors: Mapping[str, Mapping[str, Tensor]],
     state: Mapping[str, Any],
     write_model_files: Callable[[Path], object] = lambda folder: None,
 ) -> None:
@@ -122,32 +105,32 @@ def save_checkpoint(
     write_model_files: writes config, tokenizer and card, which make the folder a model directory.
     Raises DocmtError if writing fails; the previous checkpoint then stays.
     """
-    with atomic_directory(directory) as temporary:
-        for name, tensors in files.items():
-            save_tensors(temporary / name, tensors)
+    with files.atomic_directory(directory) as temporary:
+        for name, contents in tensors.items():
+            save_tensors(temporary / name, contents)
         write_model_files(temporary)
-        write_state(temporary, state, file_checksums(temporary, list(files)))
+        write_state(temporary, state, files.file_checksums(temporary, list(tensors)))
 
 
 def write_state(folder: Path, state: Mapping[str, Any], checksums: Mapping[str, str]) -> None:
     """Write the state of a checkpoint with the checksums of its files (not atomic)."""
-    entries = {**state, CHECKSUMS_KEY: {_STATE: json_checksum(state), **checksums}}
+    entries = {**state, files.CHECKSUMS_KEY: {_STATE: files.json_checksum(state), **checksums}}
     (folder / STATE_FILE).write_text(json.dumps(entries, indent=2) + "\n", encoding="utf-8")
 
 
 def read_state(directory: Path) -> TrainingState:
     """Read the state of a checkpoint. Raises DocmtError if it is damaged."""
     path = directory / STATE_FILE
-    values = read_json(path)
-    sums = stored_checksums(values, path)
-    values.pop(CHECKSUMS_KEY, None)
+    values = files.read_json(path)
+    sums = files.stored_checksums(values, path)
+    values.pop(files.CHECKSUMS_KEY, None)
     try:
         state = build(TrainingState, values, path.name)
         for name in ("update", "epoch", "position", "validated"):
             check_number(name, getattr(state, name), (0, MANY))
         if missing := sorted(flatten(to_mapping(state)).keys() - flatten(values).keys()):
             raise DocmtError(f"it has no {missing[0]}")  # a default would silently reset part of the run
-        if sums.get(_STATE, json_checksum(values)) != json_checksum(values):
+        if sums.get(_STATE, files.json_checksum(values)) != files.json_checksum(values):
             raise DocmtError("its checksum does not match")
     except DocmtError as error:
         raise DocmtError(
@@ -166,10 +149,10 @@ def finish_interrupted_swaps(folder: Path) -> None:
     """
     try:
         # The newest first, as there may be several for one name.
-        for leftover in sorted(find_leftovers(folder), key=lambda leftover: -leftover.path.lstat().st_mtime):
+        for leftover in sorted(files.find_leftovers(folder), key=lambda leftover: -leftover.path.lstat().st_mtime):
             leftover.clean_up()
     except OSError as error:
-        raise write_error(error.filename or folder, error) from error
+        raise files.write_error(error.filename or folder, error) from error
 
 
 class RunDirectory:
@@ -212,18 +195,20 @@ class RunDirectory:
         """
         check = partial(self.check_resumable, config) if resume else self._check_new
         check()  # before anything is written
-        make_directory(self.path)
-        with lock_directory(self.path, f"the run {self.path} is being trained"):
+        files.make_directory(self.path)
+        with files.lock_directory(self.path, f"the run {self.path} is being trained"):
             check()  # another process may have changed it until now
             yield
 
     def _check_new(self) -> None:
         """Raise DocmtError if the directory has files, other than those of a start that was killed at once."""
         try:
-            leftovers = {leftover.path for leftover in find_leftovers(self.path) if leftover.target == self.recipe.name}
+            leftovers = {
+                leftover.path for leftover in files.find_leftovers(self.path) if leftover.target == self.recipe.name
+            }
             if self.checkpoints.is_dir() and not any(self.checkpoints.iterdir()):
                 leftovers.add(self.checkpoints)
-            unexpected = set(self.path.iterdir()) - leftovers - {self.path / LOCK_FILE}
+            unexpected = set(self.path.iterdir()) - leftovers - {self.path / files.LOCK_FILE}
         except FileNotFoundError:
             unexpected = {self.path} if self.path.is_symlink() else set()
         except (OSError, ValueError) as error:
@@ -234,7 +219,7 @@ class RunDirectory:
 
     def prepare(self, config: TrainConfig) -> None:
         """Write the recipe into a claimed run that has none, and repair what a kill left half-written."""
-        make_directory(self.checkpoints)
+        files.make_directory(self.checkpoints)
         for folder in (self.checkpoints, self.path):
             finish_interrupted_swaps(folder)
         if not self.recipe.exists():
@@ -242,7 +227,7 @@ class RunDirectory:
 
     def undo_start(self) -> None:
         """Remove the files of a new run that did not start, as far as possible."""
-        for path in (self.recipe, self.log, self.path / LOCK_FILE):
+        for path in (self.recipe, self.log, self.path / files.LOCK_FILE):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
         for path in (self.checkpoints, self.drafter):
@@ -265,18 +250,18 @@ class RunDirectory:
 
     def copy_drafter(self, drafter: Path) -> None:
         """Copy the model that writes drafts into the run. Raises DocmtError if it is damaged."""
-        with atomic_directory(self.drafter) as temporary:
+        with files.atomic_directory(self.drafter) as temporary:
             copy_model(drafter, temporary)
 
     def write_recipe(self, config: TrainConfig) -> None:
         """Write the configuration as YAML, in field order and with absolute paths."""
         paths: dict[str, Any] = {name: absolute_path(path) for name in _PATHS if (path := getattr(config, name))}
         values = replace(config, **paths).to_dict()
-        write_text(self.recipe, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+        files.write_text(self.recipe, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
 
     def add_metrics(self, values: Mapping[str, Any]) -> None:
         """Append one line to the metrics."""
-        with writing(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
+        with files.writing(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(values) + "\n")
 
     def truncate_metrics(self, update: int, within_interval: bool) -> None:
@@ -286,7 +271,7 @@ class RunDirectory:
         """
         if not self.metrics.exists():
             return
-        *lines, _ = read_bytes(self.metrics, regular=True).split(b"\n")
+        *lines, _ = files.read_bytes(self.metrics, regular=True).split(b"\n")
         valid_lines, damaged = [], 0
         for line in lines:
             try:
@@ -297,7 +282,7 @@ class RunDirectory:
                 damaged += 1
         if damaged:
             _log.warning("%s: removed damaged lines: %d", self.metrics, damaged)
-        with atomic_path(self.metrics) as temporary:
+        with files.atomic_path(self.metrics) as temporary:
             temporary.write_bytes(b"".join(valid_lines))
 
     def remove_snapshots(self, needed_updates: set[int]) -> None:
@@ -311,7 +296,7 @@ class RunDirectory:
     def log_to_file(self) -> Iterator[None]:
         """Append log messages of docmt to the log file while the block runs."""
         logger = logging.getLogger("docmt")
-        with writing(self.log):
+        with files.writing(self.log):
             handler = _LogFile(self.log, encoding="utf-8", errors="backslashreplace")
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         level = logger.level
@@ -345,7 +330,7 @@ def read_recipe(path: Path, run: Path) -> dict[str, Any]:
         raise DocmtError(
             f"there is no run to resume in {run} ({path.name} is missing): name a run directory, or leave out --resume"
         )
-    check_regular(path)
+    files.check_regular(path)
     try:
         values = read_yaml(path)
     except DocmtError as error:

@@ -34,19 +34,10 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import check_checksum, read_json, stored_checksums
 from docmt.core.settings import MANY
 from docmt.model import TranslationModel
+from docmt.model.blocks import SentenceEncoder
 from docmt.model.embeddings import OutputProjection
-from docmt.model.layers import Layer, SentenceEncoder
-from docmt.training.finetune import (
-    ADAPTERS_FILE,
-    adapter_tensors,
-    add_adapters,
-    freeze,
-    match_freeze_word,
-    merge_adapters,
-    remove_adapters,
-    restore_adapters,
-    trainable_parameters,
-)
+from docmt.model.layers import Layer
+from docmt.training import finetune
 from docmt.training.objective import CHUNK_BYTES, MIN_CHUNK_TOKENS, BatchLoss
 from docmt.training.train_config import TrainConfig
 
@@ -119,8 +110,8 @@ class TrainedWeights:
         fabric: Fabric,
         config: TrainConfig,
         loss: BatchLoss,
-        new_weights: Collection[str] = (),
-        checkpoint: Path | None = None,
+        new_weights: Collection[str],
+        checkpoint: Path | None,
     ) -> None:
         """new_weights, checkpoint: see `Updater`.
 
@@ -133,10 +124,10 @@ class TrainedWeights:
         self.masters: MasterWeights | None = None
         if config.adapters.rank:
             with self.model.device:  # "meta" in the processes without values
-                add_adapters(self.model, config.adapters, new_weights)
+                finetune.add_adapters(self.model, config.adapters, new_weights)
             if checkpoint is not None and not has_shards(checkpoint) and self.model.device.type != "meta":
-                restore_adapters(self.model, checkpoint / ADAPTERS_FILE)
-        freeze(self.model, config.freeze_patterns, new_weights)
+                finetune.restore_adapters(self.model, checkpoint / finetune.ADAPTERS_FILE)
+        finetune.freeze(self.model, config.freeze_patterns, new_weights)
         if self.is_sharded:
             weights = dict(self.model.state_dict())
             self.module = fabric.setup_module(loss)
@@ -146,7 +137,7 @@ class TrainedWeights:
             if config.precision == "bfloat16-weights":
                 self.masters = MasterWeights(self.model)
             self.module = fabric.setup_module(loss)
-        self.trainable = trainable_parameters(self.model) if self.masters is None else self.masters.trainable
+        self.trainable = finetune.trainable_parameters(self.model) if self.masters is None else self.masters.trainable
         """parameters that the optimizer changes, by name"""
 
     def full_precision(self) -> dict[str, Tensor]:
@@ -165,12 +156,12 @@ class TrainedWeights:
             state: Mapping[str, Any] = get_model_state_dict(self.model, options=options)
         else:
             state = self.full_precision()
-        return merge_adapters(self.model, state) if state else {}
+        return finetune.merge_adapters(self.model, state) if state else {}
 
     def files(self) -> dict[str, dict[str, Tensor]]:
         """Return the tensors of weights that resuming needs, by file."""
-        adapters = adapter_tensors(self.model, self.full_precision())
-        return {WEIGHTS_FILE: self.merged(), **({ADAPTERS_FILE: adapters} if adapters else {})}
+        adapters = finetune.adapter_tensors(self.model, self.full_precision())
+        return {WEIGHTS_FILE: self.merged(), **({finetune.ADAPTERS_FILE: adapters} if adapters else {})}
 
     def whole_model(self) -> TranslationModel:
         """Return a model that can translate: this one, or a whole copy of a sharded one in every process."""
@@ -187,7 +178,7 @@ class TrainedWeights:
         if self.is_sharded:
             return self.whole_model()
         weights = self.merged()
-        remove_adapters(self.model)
+        finetune.remove_adapters(self.model)
         self.model.float().load_state_dict(weights)
         return self.model
 
@@ -197,11 +188,12 @@ def is_sharded(fabric: Fabric) -> bool:
     return isinstance(fabric.strategy, ModelParallelStrategy)
 
 
-def shard(module: nn.Module, mesh: DeviceMesh, config: TrainConfig) -> None:
+def shard(module: nn.Module, mesh: DeviceMesh, config: TrainConfig) -> nn.Module:
     """Shard a module in place: each layer by itself, everything else (embeddings, head, last norms) together.
 
-    Weights of the "meta" device become memory without values on the device of the mesh.
+    Returns the module. Weights of the "meta" device become memory without values on the device of the mesh.
     """
+    mesh = mesh["data_parallel"]
     mixed = config.precision == "bfloat16-weights"
     policy = MixedPrecisionPolicy(
         param_dtype=torch.bfloat16 if mixed else None,
@@ -215,6 +207,7 @@ def shard(module: nn.Module, mesh: DeviceMesh, config: TrainConfig) -> None:
         fully_shard(unit, mesh=mesh, mp_policy=MixedPrecisionPolicy() if exact else policy, offload_policy=offload)
     if any(tensor.is_meta for tensor in module.state_dict().values()):
         _materialize(module, mesh, config)
+    return module
 
 
 def _materialize(module: nn.Module, mesh: DeviceMesh, config: TrainConfig) -> None:
@@ -438,14 +431,24 @@ def choose_strategy(
 
 
 def build_outline(config: TrainConfig) -> TranslationModel:
-    """Return the model of a training without values. New weights that a pattern of `freeze` matches count as frozen."""
+    """Return the model of a training without values. New weights that a pattern of `freeze` matches count as frozen.
+
+    Raises DocmtError for a pattern that matches nothing.
+    """
     with torch.device("meta"):
         model = TranslationModel(config.model)
     words = ["pretrained"] if config.adapters.rank else config.freeze_patterns
     names = [name for name, _ in model.named_parameters()]
-    for name in {name for word in words for name in match_freeze_word(model, word, names)}:
+    for name in {name for word in words for name in finetune.match_freeze_word(model, word, names)}:
         model.get_parameter(name).requires_grad_(False)
     return model
+
+
+def check_weight_patterns(config: TrainConfig) -> None:
+    """Raise DocmtError for a pattern of `freeze` or `optimizer.lr_factors` that matches no weight of the model."""
+    names = [name for name, _ in build_outline(config).named_parameters()]
+    for pattern, _ in config.optimizer.factors:
+        finetune.match_names("optimizer.lr_factors", pattern, names)
 
 
 def _gigabytes(count: int) -> str:

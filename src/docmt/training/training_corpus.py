@@ -188,15 +188,14 @@ class TrainingCorpus:
 
     def __init__(self, store: PreparedStore, config: TrainConfig, rank: int = 0, world_size: int = 1) -> None:
         """Raises DocmtError if the store lacks a split that the configuration needs."""
-        self.directory = store.directory
         self.tokenizer: Tokenizer = store.tokenizer
         self.statistics = store.statistics
-        self.specials = store.tokenizer.specials
         self.rank, self.world_size = rank, world_size
         self.update_batches = world_size * config.batches.gradient_accumulation
         """batches of an update, over all processes"""
-        self.train = BatchedSplit(store.split("train"), config, self.specials, training=True)
-        self.dev = BatchedSplit(store.split("dev"), config, self.specials) if "dev" in store.splits else None
+        self.train = BatchedSplit(store.split("train"), config, self.tokenizer.specials, training=True)
+        has_dev = "dev" in store.splits
+        self.dev = BatchedSplit(store.split("dev"), config, self.tokenizer.specials) if has_dev else None
         self._check_document_lengths(config.model)
         stop = config.stop
         if self.dev is None and config.validation.best_by == "d_bleu":
@@ -234,8 +233,8 @@ class TrainingCorpus:
         if required > longest:
             raise DocmtError(
                 f"the {model.system} system reads {required} sentences at once, but the longest training document in "
-                f"{self.directory} has {longest}. Lower model.{model.system}.sentences, or mark where documents begin "
-                "in the corpus"
+                f"{self.train.store.directory.parent} has {longest}. Lower model.{model.system}.sentences, or mark "
+                "where documents begin in the corpus"
             )
 
     def plan_update(self, epoch: int, position: int) -> UpdatePlan:

@@ -87,13 +87,12 @@ class System:
 
     def build_encoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build the layers of the encoder, bottom to top."""
-        return [
-            builder.build_layer(
-                attention=self.build_attention(builder, AttentionScope(), number),
-                feed_forward=builder.build_feed_forward(),
-            )
-            for number in range(builder.config.encoder_layers)
-        ]
+        return [self.build_encoder_layer(builder, number) for number in range(builder.config.encoder_layers)]
+
+    def build_encoder_layer(self, builder: ModelBuilder, number: int) -> Layer:
+        """Build layer `number` (from 0) of the encoder."""
+        attention = self.build_attention(builder, AttentionScope(), number)
+        return builder.build_layer(attention=attention, feed_forward=builder.build_feed_forward())
 
     def build_decoder(self, builder: ModelBuilder) -> list[Layer]:
         """Build the layers of the decoder, bottom to top."""

@@ -73,7 +73,7 @@ class Cadec(System):
         """Build the first decoder."""
         from torch import nn
 
-        norm = {"first_decoder_norm": builder.build_norm()} if builder.stack.pre_norm else {}
+        norm = {"first_decoder_norm": builder.build_norm()} if builder.pre_norm else {}
         return {"first_decoder": nn.ModuleList(System().build_decoder(builder)), **norm}
 
     def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:

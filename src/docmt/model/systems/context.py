@@ -71,21 +71,15 @@ class Context(System):
         """Build the context encoder."""
         from torch import nn
 
-        from docmt.model.layers import Bilstm
+        from docmt.model.blocks import Bilstm
 
         builder = builder.encoder
         if self.representation == "embedding":
             return {}
         if self.representation == "bilstm":
             return {"context": Bilstm(builder.config.width)}
-        layers = [
-            builder.build_layer(
-                attention=self.build_attention(builder, AttentionScope(), number),
-                feed_forward=builder.build_feed_forward(),
-            )
-            for number in range(self.layers)
-        ]
-        norm = {"context_norm": builder.build_norm()} if builder.stack.pre_norm else {}
+        layers = [self.build_encoder_layer(builder, number) for number in range(self.layers)]
+        norm = {"context_norm": builder.build_norm()} if builder.pre_norm else {}
         return {"context": nn.ModuleList(layers), **norm}
 
     def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:

@@ -63,8 +63,10 @@ class Hierarchical(System):
         return [] if self.side == "encoder" else [self._build_hierarchy(builder, "target")]
 
     def _build_hierarchy(self, builder: ModelBuilder, side: Literal["source", "target"]) -> nn.Module:
+        from docmt.model.blocks import Hierarchy
+
         scope = AttentionScope(extent="neighbour", offset=self.sentences, trim=builder.boundary_tokens.counts(side))
-        return builder.build_hierarchy(scope, identity=self.fusion == "identity", detach=self.detach)
+        return Hierarchy(builder, scope, identity=self.fusion == "identity", detach=self.detach)
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize all but the modules above the stacks from the sentence model."""

@@ -56,9 +56,11 @@ class Hybrid(System):
 
     def build_above_encoder(self, builder: ModelBuilder) -> list[nn.Module]:
         """Build the document layer."""
+        from docmt.model.blocks import DocumentLayer
+
         vectors = builder.build_sentence_vectors(farthest=self.farthest)
         attention = builder.build_attention(AttentionScope(extent="document"), relation=vectors)
-        return [builder.build_document_layer(attention, identity=self.fusion == "identity")]
+        return [DocumentLayer(builder, attention, identity=self.fusion == "identity")]
 
     def initial_weight(self, name: str) -> str | None:
         """Initialize all but the document layer and the vectors from the sentence model."""

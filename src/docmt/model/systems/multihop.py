@@ -78,20 +78,23 @@ class MultiHop(System):
         return layers
 
     def _insert_hops(self, layer: Layer, scope: AttentionScope, after: str, builder: ModelBuilder) -> None:
+        from docmt.model.blocks import HierarchicalAttention, Hops
+
         step, identity = -1 if self.direction == "L2R" else 1, self.fusion == "identity"
         scopes = [replace(scope, extent="neighbour", offset=n) for n in range(1, self.sentences + 1)[::step]]
         if self.context_attention == "joined":  # a single hop
             scopes = [replace(scope, extent="preceding", offset=self.sentences)]
-        build = builder.build_hierarchical_attention if self.context_attention == "hierarchical" else builder.build_hops
-        layer.insert(
-            "hops", build(scopes, identity), builder.build_gated_residual(additive=True, has_norm=not identity), after
-        )
+        kind = HierarchicalAttention if self.context_attention == "hierarchical" else Hops
+        hops = kind(builder, scopes, zero_init=identity)
+        layer.insert("hops", hops, builder.build_gated_residual(additive=True, has_norm=not identity), after)
 
     def build_modules(self, builder: ModelBuilder) -> dict[str, nn.Module]:
         """Build the sentence encoders."""
-        sides = ("source", "target") if self.side == "both" else (self.side,)
+        from docmt.model.blocks import SentenceEncoder
+
         whole, frozen = self.keys == "output", self.sentence_encoders == "frozen"
-        return {f"{side}_sentences": builder.build_sentence_encoder(side, whole=whole, frozen=frozen) for side in sides}
+        sides = ("source", "target") if self.side == "both" else (self.side,)
+        return {f"{side}_sentences": SentenceEncoder(builder, side, whole=whole, frozen=frozen) for side in sides}
 
     def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute encoded sentences, and states of the sentence encoders by layer. Raises ValueError without drafts."""
@@ -110,7 +113,7 @@ class MultiHop(System):
         return memories
 
     def _read_target(self, model: EncoderDecoder, text: Packed) -> Memory:
-        from docmt.model.layers import SentenceEncoder
+        from docmt.model.blocks import SentenceEncoder
 
         encoder = model.get_submodule("target_sentences")
         assert isinstance(encoder, SentenceEncoder)

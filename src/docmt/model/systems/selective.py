@@ -65,18 +65,16 @@ class Selective(System):
 
         With g = sigmoid(W h + U c), it is g h + (1 - g) c (published), or h + (1 - g) c (identity).
         """
+        from docmt.model.blocks import SelectiveAttention, SelectiveLayer
         from docmt.model.layers import GatedResidual
-        from docmt.model.selective_attention import SelectiveAttention, SelectiveLayer
 
-        identity, pre_norm = self.fusion == "identity", builder.stack.pre_norm and bool(blocks)
+        identity, pre_norm = self.fusion == "identity", builder.pre_norm and bool(blocks)
         boundaries = builder.boundary_tokens  # the states of a draft predict the tokens after them, `</s>` at the end
         attention = SelectiveAttention(
-            builder.config,
+            builder,
             "drafts" if blocks else "self",
             (len(boundaries.target_opening) - 1, 1) if blocks else boundaries.counts("source"),
-            builder.build_norm(),
-            builder.build_feed_forward(),
-            None if identity else builder.build_norm(),
+            identity=identity,
             preceding=self.reach == "before",
             level=self.attention,
             words=self.words,
