@@ -1,5 +1,7 @@
 """What became of terms in a translation that a person has written, in place of one that was searched."""
 
+from dataclasses import replace
+
 import pytest
 
 from docmt.decoding.term_report import review_terms
@@ -50,3 +52,9 @@ def test_nothing_is_lost_of_a_term_whose_forbidden_word_stands_for_another_one()
 def test_protected_terms_stay():
     use = TermUse((0, 4), "lamp", ("Lampe",), "lamp", "protected", forbidden=("Leuchte",))
     assert review_terms([use], "Leuchte", LANGUAGES) == [use]
+
+
+def test_capitals_count_for_a_term_that_asked_for_them():
+    use = TermUse((0, 4), "Word", ("Word",), "Word", "met", case=True)
+    assert review_terms([use], "Ein word.", LANGUAGES)[0].status == "lost"
+    assert review_terms([replace(use, case=False)], "Ein word.", LANGUAGES)[0].status == "other_form"

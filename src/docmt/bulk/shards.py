@@ -434,6 +434,7 @@ class ParquetRows(ShardRows):
         if self.config.has_terms:
             use = dict.fromkeys(("term", "found", "status", "replaced", "dropped"), text)
             use |= {"span": pyarrow.list_(pyarrow.int64()), "wanted": texts, "forbidden": texts, "loss": number}
+            use["case"] = pyarrow.bool_()
             names["terms"] = pyarrow.list_(pyarrow.list_(pyarrow.struct(use)))
         if self.config.has_memory:
             names["match"] = pyarrow.list_(pyarrow.int64())

@@ -73,13 +73,14 @@ def judge_terms(
             status, place = "forbidden", forbidden
         found = target[slice(*place)] if place else ""
         status = "refused" if status == "lost" and asked.is_verb else status
-        uses.append(TermUse(span, term.source, asked.targets, found, status, forbidden=term.forbidden))
+        case = term.case or term.keep
+        uses.append(TermUse(span, term.source, asked.targets, found, status, forbidden=term.forbidden, case=case))
     return uses
 
 
 def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str]) -> list[TermUse]:
     """Return what became of the terms of a sentence in another translation, which no search has made."""
     asked = [use for use in uses if use.status != "protected"]
-    occurrences = [Occurrence(Term(use.term, use.wanted, use.forbidden), use.span) for use in asked]
+    occurrences = [Occurrence(Term(use.term, use.wanted, use.forbidden, case=use.case), use.span) for use in asked]
     reviewed = judge_terms(TermMatcher(Glossary(languages, ())), occurrences, target)
     return sorted([*reviewed, *(use for use in uses if use.status == "protected")], key=lambda use: tuple(use.span))

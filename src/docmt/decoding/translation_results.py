@@ -305,6 +305,8 @@ class TermUse:
     """source words that the sentence does not translate any more with its terms, or would not with this one"""
     forbidden: tuple[str, ...] = ()
     """targets that the glossary forbids"""
+    case: bool = False
+    """whether capitals count"""
 
 
 @dataclass(frozen=True)
