@@ -12,16 +12,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from docmt.checkpoint.model_directory import (
-    ModelCard,
-    find_model,
-    load_alignment_layer,
-    load_languages,
-    load_model,
-    load_model_tokenizer,
-    save_model,
-)
-from docmt.checkpoint.model_names import load_licence
+from docmt.checkpoint.model_directory import find_model, load_model, load_model_tokenizer, save_variant
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -38,14 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     shapes = [{name: weight.shape for name, weight in each.items()} for each in (start, trained, weights)]
     if other := [name for name, shape in shapes[0].items() if any(each.get(name) != shape for each in shapes[1:])]:
         raise SystemExit(f"not all three models have the weight {other[0]} of one size: name models of one start")
-    tokenizer, *others = map(load_model_tokenizer, reversed(paths))
+    tokenizer, *others = map(load_model_tokenizer, paths)
     if not all(map(tokenizer.has_same_vocabulary, others)):
         raise SystemExit("the three models have different tokenizers: name models of one start")
     changed = {name: trained[name] + options.share * (weights[name] - weight) for name, weight in start.items()}
     model.load_state_dict({**weights, **changed})
-    source, target = load_languages(paths[2])
-    card = ModelCard(source_language=source, target_language=target, license=load_licence(paths[2]))
-    save_model(Path(options.output), model, tokenizer, card, alignment=load_alignment_layer(paths[2]))
+    save_variant(Path(options.output), model, paths[2])
     print(f"{len(changed):,} of {len(weights):,} weight tensors were changed: {options.output}")
 
 

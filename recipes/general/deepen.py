@@ -14,16 +14,7 @@ from pathlib import Path
 
 import torch
 
-from docmt.checkpoint.model_directory import (
-    ModelCard,
-    find_model,
-    load_alignment_layer,
-    load_languages,
-    load_model,
-    load_model_tokenizer,
-    save_model,
-)
-from docmt.checkpoint.model_names import load_licence
+from docmt.checkpoint.model_directory import find_model, load_model, save_variant
 from docmt.model.transformer import TranslationModel
 
 
@@ -57,9 +48,7 @@ def main() -> None:
             weights[f"encoder.{layer}.{sublayer}_residual.norm.weight"].fill_(float(spread))
             weights[f"encoder.{layer}.{sublayer}_residual.norm.bias"].fill_(float(bias.mean()))
     new.load_state_dict(weights)
-    source, target = load_languages(path)
-    card = ModelCard(source_language=source, target_language=target, license=load_licence(path))
-    save_model(options.output, new, load_model_tokenizer(path), card, alignment=load_alignment_layer(path))
+    save_variant(options.output, new, path)
     print(f"{count + options.layers} encoder layers in place of {count}: {options.output}")
 
 

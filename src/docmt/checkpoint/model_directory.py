@@ -176,6 +176,13 @@ def save_model(
             copy_model(drafter, temporary / DRAFTER_FOLDER)
 
 
+def save_variant(directory: Path, model: TranslationModel, original: Path) -> None:
+    """Write a model that was made from another one, with its languages, licence, tokenizer and alignment layer."""
+    source, target = load_languages(original)
+    card = ModelCard(source_language=source, target_language=target, license=load_licence(original))
+    save_model(directory, model, load_model_tokenizer(original), card, alignment=load_alignment_layer(original))
+
+
 def check_not_existing(output: Path) -> None:
     """Raise DocmtError if the output of a conversion or an export exists."""
     if output.exists():
