@@ -295,15 +295,19 @@ class TermSearch:
             for each in hypotheses:
                 (text,) = self._openings.decode(each.sentences)
                 absent = self._list_absent(case, text, place.start)
-                rows.append(((len(absent), *self._openings.rate(place, text, each)), text, list(each.sentences[0])))
+                rows.append(((len(absent), *self._openings.rate(place, text, each)), text, each))
             rows.sort(key=itemgetter(0))
             if place.number is None:
-                openings[index] = [words for *_, words in rows[:_MOST_SEARCHED]]
+                openings[index] = [each.sentences[0] for *_, each in rows[:_MOST_SEARCHED]]
                 continue
-            for _, text, words in rows[:1]:
+            is_free, is_verb = self._judge_place(case, place)
+            for _, text, best in rows[:1]:
                 tail = self._openings.find_tail(place).strip()
                 text = text.removesuffix(tail).rstrip()
-                openings[index] = [self._openings.encode(text, 0, "") if tail else words]
+                openings[index] = [self._openings.encode(text, 0, "") if tail else best.sentences[0]]
+                loss = case.sentence.score - best.sentence_scores[0]  # the rest can only add to it
+                if is_verb or (not is_free and loss > self.most_loss * case.matches.count(None)):
+                    openings[index] = []
                 (whole,) = self._translator.encode([text + place.rest], "target")
                 wholes[index] = [[*whole, self._translator.tokenizer.specials.eos]]
         return openings, wholes
@@ -404,15 +408,9 @@ class TermSearch:
     def _rank(self, case: Case, place: Place, hypotheses: Sequence[Hypothesis]) -> list[_Change]:
         """Return new translations of a sentence that meet more terms, the best first.
 
-        A translation that keeps words which stood for the term is worse, and so is one that repeats words. Terms
-        that are kept, and sentences that are nothing but a term, may cost anything. Others do not take the place of
-        verbs.
+        A translation that keeps words which stood for the term is worse, and so is one that repeats words.
         """
-        translator, sentence = self._translator, case.sentence
-        wanted = place.occurrence
-        is_kept = place.around is not None or (wanted is not None and wanted.term.keep)
-        is_free = is_kept or (wanted is not None and wanted.mode == "require")
-        is_verb = not is_kept and self._openings.is_verb(place, case.texts[0])
+        translator, sentence, (is_free, is_verb) = self._translator, case.sentence, self._judge_place(case, place)
         texts = self._openings.decode([each.sentences[0] for each in hypotheses])
         met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
         repeated = len(_REPEATED.findall(sentence.target))
@@ -440,6 +438,16 @@ class TermSearch:
                 rank = is_accepted, is_clean, count, -left, score - mean * tokens
                 better.append((rank, _Change(new, text, matches, loss, is_free, is_accepted)))
         return [change for _, change in sorted(better, key=lambda each: each[0], reverse=True)]
+
+    def _judge_place(self, case: Case, place: Place) -> tuple[bool, bool]:
+        """Return whether a term may cost anything there, and whether it would take the place of a verb.
+
+        Terms that are kept, and sentences that are nothing but a term, may do both.
+        """
+        wanted = place.occurrence
+        is_kept = place.around is not None or (wanted is not None and wanted.term.keep)
+        is_free = is_kept or (wanted is not None and wanted.mode == "require")
+        return is_free, not is_kept and self._openings.is_verb(place, case.texts[0])
 
     def _change(self, case: Case, change: _Change) -> None:
         """Take a new translation of a sentence, or note that it is refused."""
