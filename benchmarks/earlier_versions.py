@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import docmt
-from docmt.decoding.memory_check import drop_misfits
 from docmt.terms import Memory
-from docmt.terms.memory import make_key
+from docmt.terms.memory import drop_misfits, make_key
 from docmt.terms.version_pairs import pair_texts
 
 Lines = list[str]

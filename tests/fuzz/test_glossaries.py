@@ -8,8 +8,7 @@ from harness import CONTROLS, PYTHON, keeps_to_the_contract
 from docmt import DocmtError
 from docmt.documents.words import has_words
 from docmt.terms import Glossary
-from docmt.terms.glossary import MAX_TERM_BYTES
-from docmt.terms.glossary_output import render_tbx, render_tsv
+from docmt.terms.glossary import MAX_TERM_BYTES, render_tbx, render_tsv
 
 pytestmark = pytest.mark.full
 

@@ -7,8 +7,8 @@ import pytest
 
 from docmt import DocmtError
 from docmt.terms import Glossary, Term
+from docmt.terms.glossary import find_writer, render_tbx, render_tsv
 from docmt.terms.glossary_files import read_entries
-from docmt.terms.glossary_output import find_writer, render_tbx, render_tsv
 from docmt.terms.glossary_tables import read_table
 
 

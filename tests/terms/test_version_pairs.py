@@ -9,8 +9,8 @@ import docx
 import pytest
 
 from docmt.core.errors import DocmtError
-from docmt.decoding.memory_check import drop_misfits
 from docmt.terms import Memory
+from docmt.terms.memory import drop_misfits
 from docmt.terms.version_pairs import pair_texts
 
 LETTERS = "bcdfghklmnprstv"

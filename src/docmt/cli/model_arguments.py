@@ -224,10 +224,10 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
     """
     from docmt.checking.languages import detect_language
     from docmt.core.progress import is_terminal
-    from docmt.decoding.memory_check import drop_misfits
     from docmt.engines import EndpointTranslator
     from docmt.formats.language_codes import is_same_language
     from docmt.terms import Glossary, Memory
+    from docmt.terms.memory import drop_misfits
 
     names = ("search", "context", "batch_tokens", "device", "precision")
     settings = {name: getattr(options, name) for name in names if hasattr(options, name)}

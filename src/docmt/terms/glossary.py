@@ -1,26 +1,30 @@
-"""Glossaries: the terms of a pair of languages, from one or several files."""
+"""Glossaries: the terms of a pair of languages, read from one or several files, and written as TSV or TBX version 3."""
 
 from __future__ import annotations
 
+import csv
 import gc
+import io
 import logging
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 from pathlib import Path
 from typing import NamedTuple
+from xml.sax.saxutils import escape, quoteattr
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import json_checksum
+from docmt.core.plain_text import STANDARD, plain_name
 from docmt.core.settings import quote
 from docmt.documents.words import INVISIBLE, has_words
 from docmt.formats.language_codes import format_language_tag, is_same_language, language_distance, primary_language
 from docmt.terms.articles import cut_definite
 from docmt.terms.glossary_files import read_entries
-from docmt.terms.glossary_tables import ALTERNATIVES, Entry, EntryFile, EntryWord
+from docmt.terms.glossary_tables import ALTERNATIVES, COLUMNS, Entry, EntryFile, EntryWord, read_flag
 
 MAX_TERM_BYTES = 1024
 _UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -34,6 +38,13 @@ _MAX_NAMED = 20
 """Languages that a message lists."""
 _MAX_LOGGED = 5
 """Rows of a file, of each kind of problem, that are logged."""
+_TBX_HEAD = """<?xml version="1.0" encoding="UTF-8"?>
+<tbx type="TBX-Basic" style="dca" xml:lang={language} xmlns="urn:iso:std:iso:30042:ed-2">
+<tbxHeader><fileDesc><sourceDesc><p>docmt</p></sourceDesc></fileDesc></tbxHeader>
+<text><body>
+"""
+_TBX_TAIL = "</body></text>\n</tbx>\n"
+_TBX_FORBIDDEN = "deprecatedTerm-admn-sts"
 _log = logging.getLogger(__name__)
 
 
@@ -388,3 +399,68 @@ def _unusable_error(file: EntryFile, languages: tuple[str, str], skipped: Sequen
 def _list_names(names: Sequence[str]) -> str:
     more = len(names) - _MAX_NAMED
     return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+# Writing
+
+
+def find_writer(path: str) -> Callable[[Glossary], str]:
+    """Return the function that renders a glossary in the format of a name; TSV for standard output.
+
+    Raises DocmtError for other names.
+    """
+    for suffix, render in ((".tsv", render_tsv), (".tbx", render_tbx)):
+        if plain_name(path).lower().endswith(suffix) or path == STANDARD:
+            return render
+    raise DocmtError(f"{path} names no format to write: end it in .tsv or .tbx")
+
+
+def render_tsv(glossary: Glossary) -> str:
+    """Return a glossary as a table with a header.
+
+    Cells are written as they are, also those that a spreadsheet takes for a formula. Raises DocmtError for a term with
+    what separates alternatives in it.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    writer.writerow(COLUMNS)
+    languages = list(map(format_tag, glossary.languages))
+    for term in glossary.terms:
+        for each in (term.source, *term.targets, *term.forbidden):
+            if ALTERNATIVES in each:
+                raise DocmtError(f"{quote(each)} has {ALTERNATIVES} in it, which separates cells of TSV: write TBX")
+        targets, forbidden = (f" {ALTERNATIVES} ".join(texts) for texts in (term.targets, term.forbidden))
+        if term.forbidden and read_flag(forbidden) is not None:
+            forbidden += f" {ALTERNATIVES}"  # the word "no" in another language, not that nothing is forbidden
+        flags = ["yes" * flag for flag in (term.keep, term.case)]
+        writer.writerow([term.source, targets, *languages, forbidden, *flags, term.note])
+    return text.getvalue()
+
+
+def render_tbx(glossary: Glossary) -> str:
+    """Return a glossary as TBX version 3 in the style DCA. Raises DocmtError if its languages are not known."""
+    if not all(glossary.languages):
+        raise DocmtError("TBX names the languages of terms: add --from CODE and --to CODE")
+    languages = [quoteattr(format_tag(code)) for code in glossary.languages]
+    entries = (_render_entry(number, term, languages) for number, term in enumerate(glossary.terms, 1))
+    return _TBX_HEAD.format(language=languages[0]) + "".join(entries) + _TBX_TAIL
+
+
+def _render_entry(number: int, term: Term, languages: Sequence[str]) -> str:
+    data = '<descrip type="doNotTranslate">yes</descrip>' if term.keep else ""
+    note = f"<note>{escape(term.note)}</note>" if term.note else ""
+    case = '<termNote type="caseSensitive">yes</termNote>' if term.case else ""
+    sections = [_render_section(term.source, case)]
+    status = f'<termNote type="administrativeStatus">{_TBX_FORBIDDEN}</termNote>'
+    sections.append("".join(_render_section(text, "") for text in term.targets))
+    sections[1] += "".join(_render_section(text, status) for text in term.forbidden)
+    inner = "".join(
+        f"\n<langSec xml:lang={language}>{section}</langSec>"
+        for language, section in zip(languages, sections, strict=True)
+        if section
+    )
+    return f'<conceptEntry id="c{number}">{data}{note}{inner}\n</conceptEntry>\n'
+
+
+def _render_section(text: str, data: str) -> str:
+    return f"<termSec><term>{escape(text)}</term>{data}</termSec>"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, product
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
+from docmt.core.grouping import group_pairs
 from docmt.documents.words import Span, find_words, normalize_characters
 from docmt.terms.glossary import Glossary, Term, Terms, make_glossary, paused_collection
 from docmt.terms.word_forms import WordForms, load_word_forms
@@ -87,15 +87,10 @@ class _Node:
         """Return the node of terms; depth: number of words that they share."""
         if len(terms) <= _MOST_TOGETHER or depth == _DEEPEST:
             return cls(terms)
-        groups = defaultdict[str, list[tuple[_Phrase, Term]]](list)
-        for phrase, term in terms:
-            groups["".join(phrase.words[depth : depth + 1])].append((phrase, term))
-        by_key, whole = defaultdict[str, list[_Node]](list), groups.pop("", [])
-        for word, others in groups.items():
-            node = cls.make(others, forms, depth + 1)
-            for key in forms.keys(word):
-                by_key[key].append(node)
-        return cls(whole, dict(by_key))
+        groups = group_pairs(("".join(each[0].words[depth : depth + 1]), each) for each in terms)
+        whole = groups.pop("", [])
+        nodes = [(word, cls.make(others, forms, depth + 1)) for word, others in groups.items()]
+        return cls(whole, group_pairs((key, node) for word, node in nodes for key in forms.keys(word)))
 
     def find(self, all_keys: Sequence[set[str]]) -> list[tuple[_Phrase, Term]]:
         """Return the terms that words with these keys may begin with."""

@@ -13,8 +13,9 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from docmt.core.errors import DocmtError
+from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.files import json_checksum
+from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import decode_utf8, read_bytes
 from docmt.documents import Document, read_input
 from docmt.documents.input_formats import FORMATS, find_format, has_jsonl_name
@@ -58,6 +59,10 @@ _KEYS = {"json": re.compile(r"(?<=\.)\d+(?=\.|\Z)"), "strings": re.compile(r"(?!
 _SINGLE = ("ph", "it", "ut", "x")
 _SOME = 20
 """Languages that a message lists."""
+_LEAST_GAIN = 0.1
+"""Log-probability (nats) of a token by which a translation fits its sentence better than the next one."""
+_LONGEST = 1000
+"""Characters of a text that a model checks."""
 _log = logging.getLogger(__name__)
 
 
@@ -241,6 +246,36 @@ class Memory:
         return matches
 
 
+def drop_misfits(memory: Memory, translator: Any) -> tuple[Memory, int]:
+    """Return the memory of a text without what may be the translation of another sentence, and how much that is.
+
+    They are translations that fit the sentence before or after theirs as well, and those beside them: a translator may
+    have moved, replaced, cut or joined something there. Texts that are too long for the model are not checked.
+    """
+    rows = [(key, entry) for key, entries in memory.entries.items() for entry in entries]
+    texts = [(remove_marks(key), remove_marks(entry.target)) for key, entry in rows]
+    checked = [n for n, pair in enumerate(texts) if all(has_words(text) and len(text) < _LONGEST for text in pair)]
+    rows, texts = [rows[n] for n in checked], [texts[n] for n in checked]
+    sources = [
+        [source, *(other for other, _ in texts[max(n - 1, 0) : n + 2] if other != source)]
+        for n, (source, _) in enumerate(texts)
+    ]
+    make = Document.from_sentences
+    pairs = [(make([one]), make([target])) for each, (_, target) in zip(sources, texts, strict=True) for one in each]
+    outcomes = iter(map_or_error(pairs, translator.score_all))
+    doubtful = set[int]()
+    for number, each in enumerate(sources):
+        scored = [next(outcomes) for _ in each]
+        if isinstance(scored[0], DocmtError):
+            continue
+        score, *others = (made.sentences[0] for made in scored if not isinstance(made, DocmtError))
+        if any(not score.score - other.score >= _LEAST_GAIN * score.tokens for other in others):
+            doubtful |= {number - 1, number, number + 1}
+    dropped = {rows[number] for number in doubtful & set(range(len(rows)))}
+    kept = {key: [each for each in entries if (key, each) not in dropped] for key, entries in memory.entries.items()}
+    return replace(memory, entries={key: entries for key, entries in kept.items() if entries}), len(dropped)
+
+
 def _read_version(
     path: str, language: str, config: ReadConfig, join_lines: bool, layout: Literal["text", "lines"]
 ) -> tuple[list[list[_Part]], list[str], list[UnitPair] | None]:
@@ -277,13 +312,9 @@ def _pair_units(
     keys: Sequence[str], sources: Sequence[Sequence[_Part]], others: Sequence[str], targets: Sequence[Sequence[_Part]]
 ) -> dict[int, int]:
     """Return the numbers of units and of their translations, which have the same keys, as far as they are sure."""
-    sides: list[defaultdict[str, list[int]]] = [defaultdict(list), defaultdict(list)]
-    for side, names in zip(sides, (keys, others), strict=True):
-        for number, key in enumerate(names):
-            side[key].append(number)
-    numbers = dict[int, int]()
-    for key, rows in sides[0].items():
-        columns = sides[1][key]
+    numbers, by_key = dict[int, int](), group_pairs((key, number) for number, key in enumerate(others))
+    for key, rows in group_pairs((key, number) for number, key in enumerate(keys)).items():
+        columns = by_key.get(key, [])
         pairs = _align([_join(sources[n]) for n in rows], [_join(targets[n]) for n in columns])
         numbers |= {rows[one]: columns[two] for one, two in pairs.items()}
     return numbers

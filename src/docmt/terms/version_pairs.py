@@ -13,6 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from docmt.core.grouping import group_pairs
+
 _KEY = re.compile(r"\d+|[^\W\d_]{4,}")
 """A number, or a word that may be a name."""
 _VARIANCE = 6.8
@@ -75,11 +77,8 @@ def _compare_lengths(sources: Sequence[str], targets: Sequence[str]) -> NDArray[
 
 def _find_keys(texts: Sequence[str]) -> dict[str, list[int]]:
     """Return the texts that have each number, and each longer word."""
-    places: dict[str, list[int]] = {}
-    for number, text in enumerate(texts):
-        for key in dict.fromkeys(map(str.casefold, _KEY.findall(text))):
-            places.setdefault(key, []).append(number)
-    return places
+    keys = [dict.fromkeys(map(str.casefold, _KEY.findall(text))) for text in texts]
+    return group_pairs((key, number) for number, each in enumerate(keys) for key in each)
 
 
 def _sum_paths(scores: NDArray[np.float64]) -> NDArray[np.float64]:

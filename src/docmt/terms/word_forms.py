@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
+from docmt.core.grouping import group_pairs
 from docmt.formats.language_codes import primary_language
 
 _SHORTEST, _MAX_ENDING = 4, 2
@@ -256,10 +257,8 @@ class WordForms:
         """The forms of each base form."""
         from simplemma.strategies.dictionaries.dictionary_factory import DEFAULT_DICTIONARY_FACTORY
 
-        forms: dict[str, list[str]] = {}
-        for form, lemma in DEFAULT_DICTIONARY_FACTORY.get_dictionary(self.language).items():
-            forms.setdefault(lemma.casefold(), []).append(form)
-        return forms
+        table = DEFAULT_DICTIONARY_FACTORY.get_dictionary(self.language)
+        return group_pairs((lemma.casefold(), form) for form, lemma in table.items())
 
 
 def choose_lemma(language: str) -> Callable[[str], str]:

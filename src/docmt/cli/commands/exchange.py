@@ -24,9 +24,8 @@ from docmt.documents.segmentation import DEFAULT_LANGUAGE
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.xliff_exchange import apply_targets, read_xliff_targets
 from docmt.terms import Glossary, SkippedRow, Term
-from docmt.terms.glossary import GlossaryBuilder, clean_text, list_pairs
+from docmt.terms.glossary import GlossaryBuilder, clean_text, find_writer, list_pairs
 from docmt.terms.glossary_files import read_entries
-from docmt.terms.glossary_output import find_writer
 from docmt.terms.glossary_tables import ALTERNATIVES
 from docmt.terms.word_forms import choose_lemma
 
