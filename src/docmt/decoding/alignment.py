@@ -203,8 +203,7 @@ def iterate_alignment_weights(
 ) -> Iterator[tuple[Any, ...]]:
     """Yield for each batch the numbers of its aligned sentences and, for each member, their weights by layer."""
     cut, members = task.instances, list_members(task.model)
-    ranges = zip(cut.first_output.tolist(), cut.last.tolist(), strict=True)
-    outputs = [[number for number in range(first, last) if number in wanted] for first, last in ranges]
+    outputs = [[number for number in task.outputs(i) if number in wanted] for i in range(len(cut))]
     for batch in task.batches([i for i, numbers in enumerate(outputs) if numbers]):
         between_steps()
         inputs = collate(

@@ -306,7 +306,7 @@ class DocumentStream:
 
     def count_sentences(self, instance: int) -> int:
         """Return how many sentences an instance translates."""
-        return int(self._task.instances.last[instance] - self._task.instances.first_output[instance])
+        return len(self._task.outputs(instance))
 
     def _is_serial(self) -> bool:
         """Return whether instances wait for earlier ones."""
@@ -343,9 +343,9 @@ class DocumentStream:
 
         start: number that their first sentence had in the search, of which these are results and history.
         """
-        instances, moved = self._task.instances, self._first(indices) - start
-        for first, last in zip(instances.first_output[indices].tolist(), instances.last[indices].tolist(), strict=True):
-            self._task.history.take(history, first - moved, last - moved, first)
+        moved = self._first(indices) - start
+        for numbers in map(self._task.outputs, indices):
+            self._task.history.take(history, numbers.start - moved, numbers.stop - moved, numbers.start)
         return [
             [replace(span, first=span.first + moved, last=span.last + moved) for span in spans] for spans in results
         ]
@@ -531,8 +531,7 @@ def search_task(task: Task, on_sentences: OnSentences) -> list[InstanceResults]:
     is_open = choose_rules(task.model, config) is OpenRules
     if other_context or config.implementation == "rfa" or (is_open and config.implementation == "docmt"):
         spans = _rescore(task, spans)
-    ranges = zip(instances.first_output.tolist(), instances.last.tolist(), strict=True)
-    return [[spans[number] for number in range(start, last) if number in spans] for start, last in ranges]
+    return [[spans[number] for number in task.outputs(i) if number in spans] for i in range(len(instances))]
 
 
 def _list_given(task: Task, spans: SearchResults) -> SearchResults:

@@ -284,9 +284,10 @@ def align_selected(align: Align, translations: Sequence[Any], sentences: Sequenc
             )
     # A memory puts codes where it has them.
     placed = [{n for n, each in enumerate(whole[index]) if each.memory and each.alignment} for index in selected]
-    pairs = [(whole[index], set(wanted[index]) - each) for index, each in zip(selected, placed, strict=True)]
-    links = align_pieces(align, pairs)
-    aligned = {index: whole[index].with_links(each) for index, each in zip(selected, links, strict=True)}
+    divided = [_divide_pieces(whole[n], set(wanted[n]) - each) for n, each in zip(selected, placed, strict=True)]
+    links = align([made for made, _ in divided], [list(origins) for _, origins in divided])
+    joined = [_join_links(origins, each) for (_, origins), each in zip(divided, links, strict=True)]
+    aligned = {index: whole[index].with_links(each) for index, each in zip(selected, joined, strict=True)}
     return [
         replace(each, translation=aligned[index])
         if index in aligned and isinstance(each, PartialTranslation)
@@ -295,23 +296,16 @@ def align_selected(align: Align, translations: Sequence[Any], sentences: Sequenc
     ]
 
 
-def align_pieces(align: Align, wanted: Sequence[tuple[Translation, Collection[int]]]) -> list[Links]:
-    """Return the links of the wanted sentences of translations, whose pieces are aligned apart."""
-    divided, origins = zip(*(_divide_pieces(*pair) for pair in wanted), strict=True) if wanted else ((), ())
-    links = align(divided, list(map(list, origins)))
-    return [_join_links(*pair) for pair in zip(origins, links, strict=True)]
-
-
 Origins = dict[int, tuple[int, int, int]]
 """For each piece to align, the number of its whole sentence, and where it begins in the source and in the target."""
 
 
 def _divide_pieces(translation: Translation, wanted: Collection[int]) -> tuple[Translation, Origins]:
     """Return a translation as the model reads it in one pass for alignment: its pieces are sentences."""
-    rows, origins, selected = list[TranslatedSentence](), Origins(), set(wanted)
+    rows, origins = list[TranslatedSentence](), Origins()
     for number, sentence in enumerate(translation):
         for one, other in sentence.pieces or [((0, len(sentence.source)), (0, len(sentence.target)))]:
-            if number in selected:
+            if number in wanted:
                 origins[len(rows)] = number, one[0], other[0]
             texts = sentence.source[slice(*one)], sentence.target[slice(*other)]
             rows.append(replace(sentence, source=texts[0], target=texts[1], pieces=()) if sentence.pieces else sentence)

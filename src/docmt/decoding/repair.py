@@ -36,7 +36,7 @@ from docmt.decoding.scheduler import POOL_FACTOR, OnSentences, SearchResults, Ta
 from docmt.decoding.scoring import CHUNK, find_forced_labels, split_scores
 from docmt.decoding.search_config import ContextConfig, SearchConfig, between_steps
 from docmt.decoding.search_rules import SearchRow
-from docmt.decoding.translation_results import Hypothesis, TranslatedSpan
+from docmt.decoding.translation_results import Hypothesis
 from docmt.model import ModelInput
 
 MARGIN = 0.5
@@ -98,9 +98,7 @@ class _Repair:
             # Beside alternatives, which are not checked, the best has the score by which the search ranked them.
             score = hypotheses[0].score if task.config.n_best > 1 else self.checked[n].score
             best = replace(self.checked[n], at_limit=hypotheses[0].at_limit, score=score)
-            span = TranslatedSpan(0, n, n + 1, [best, *hypotheses[1:]])
-            spans[span.first] = span
-            task.history.add(span.first, [each.sentences for each in hypotheses])
+            task.keep(spans, range(n, n + 1), [best, *hypotheses[1:]])
         return spans
 
     def _draft(self) -> None:
@@ -193,7 +191,7 @@ class _Repair:
         for i, hypothesis in zip(
             batch, split_scores(task, target, collated.labels, scores, batch, free_at_limit=True), strict=True
         ):
-            outputs = range(int(task.instances.first_output[i]), int(task.instances.last[i]))
+            outputs = task.outputs(i)
             sizes = [len(translations[n]) + 1 + boundaries.predicts_boundary for n in outputs]
             forced = find_forced_labels(task, target, outputs)
             gaps[[first + position for position in forced]] = 0.0

@@ -198,10 +198,18 @@ class Task:
         inputs = collate_source(self.words, self.instances, batch, self.model.boundary_tokens, self.drafts)
         return inputs.to(self.model.device)
 
+    def outputs(self, instance: int) -> range:
+        """Return the sentences that an instance translates."""
+        return range(int(self.instances.first_output[instance]), int(self.instances.last[instance]))
+
     def list_searched(self, instance: int) -> list[int]:
         """Return the sentences of an instance whose translations are not given."""
-        numbers = range(int(self.instances.first_output[instance]), int(self.instances.last[instance]))
-        return [number for number in numbers if number not in self.history.fixed]
+        return [number for number in self.outputs(instance) if number not in self.history.fixed]
+
+    def keep(self, spans: SearchResults, sentences: range, hypotheses: Sequence[Hypothesis]) -> None:
+        """Add translations of consecutive sentences to the results of a search, and to the history."""
+        spans[sentences.start] = TranslatedSpan(0, sentences.start, sentences.stop, hypotheses)
+        self.history.add(sentences.start, [each.fit_sentences(len(sentences)) for each in hypotheses])
 
     def split_aligned(self, inputs: ModelInput, batch: Sequence[int]) -> Sequence[Tensor]:
         """Split the aligned source sentences of a model input by instance."""
@@ -394,17 +402,15 @@ def search_instances(task: Task, on_sentences: OnSentences) -> SearchResults:
     A search row is an instance. The translations of earlier sentences in it are the prefix.
     """
     spans: SearchResults = {}
-    starts, first, ends = task.instances.first_output, task.instances.first, task.instances.last
     for batch in (batch for group in task.dependency_groups() for batch in task.batches(group)):
-        earlier = [range(int(first[i]), int(starts[i])) for i in batch]
+        outputs = list(map(task.outputs, batch))
+        earlier = [range(int(task.instances.first[i]), each.start) for i, each in zip(batch, outputs, strict=True)]
         prefixes = [[task.history.ranked_translations(n)[0] for n in numbers] for numbers in earlier]
-        for i, prefix, hypotheses in zip(batch, prefixes, _search_rows(task, batch, prefixes), strict=True):
+        for numbers, prefix, hypotheses in zip(outputs, prefixes, _search_rows(task, batch, prefixes), strict=True):
             if task.config.implementation == "rfa":
                 hypotheses = [each.drop_prefix(len(prefix), only_next=True) for each in hypotheses]
-            span = TranslatedSpan(0, int(starts[i]), int(ends[i]), hypotheses)
-            spans[span.first] = span
-            task.history.add(span.first, [each.fit_sentences(span.last - span.first) for each in hypotheses])
-        on_sentences(int((ends[batch] - starts[batch]).sum()))
+            task.keep(spans, numbers, hypotheses)
+        on_sentences(sum(map(len, outputs)))
     return spans
 
 
@@ -441,10 +447,7 @@ def search_windows(task: Task, on_sentences: OnSentences) -> SearchResults:
     spans: SearchResults = {}
     for batch in task.batches():
         for i, results in zip(batch, _search_rows(task, batch), strict=True):
-            hypotheses = [result.drop_prefix(len(result.sentences) - 1) for result in results]
-            span = TranslatedSpan(0, int(task.instances.first_output[i]), int(task.instances.last[i]), hypotheses)
-            spans[span.first] = span
-            task.history.add(span.first, [each.sentences for each in hypotheses])
+            task.keep(spans, task.outputs(i), [each.drop_prefix(len(each.sentences) - 1) for each in results])
         on_sentences(len(batch))
     return spans
 
@@ -455,7 +458,7 @@ def _search_rows(task: Task, batch: Sequence[int], prefixes: Sequence[WordIds] |
     rows = []
     for i, aligned, prefix in zip(batch, task.split_aligned(inputs, batch), prefixes or [()] * len(batch), strict=True):
         first, last = int(task.instances.first[i]), int(task.instances.last[i])
-        number = task.sample_number(int(task.instances.first_output[i]))
+        number = task.sample_number(task.outputs(i).start)
         is_framed = choose_rules(task.model, task.config) is FramedRules  # others know no sentences
         fixed = [n for n in range(first, last) if is_framed and n in task.history.fixed]
         given = {n - first: task.history.ranked_translations(n)[0] for n in fixed}

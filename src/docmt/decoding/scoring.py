@@ -180,10 +180,9 @@ def score_task(
         scores = average_probabilities(member_scores)
         hypotheses = split_scores(task, words, batch.labels, scores, indices, free_at_limit)
         for numbers, hypothesis in zip(equal, hypotheses, strict=True):
-            for i in numbers:
-                span = TranslatedSpan(0, int(task.instances.first_output[i]), int(task.instances.last[i]), [hypothesis])
-                spans[span.first] = span
-                on_sentences(span.last - span.first)
+            for outputs in map(task.outputs, numbers):
+                spans[outputs.start] = TranslatedSpan(0, outputs.start, outputs.stop, [hypothesis])
+                on_sentences(len(outputs))
     return spans
 
 
@@ -198,7 +197,7 @@ def split_scores(
     labels_per_sentence = 1 + boundaries.tokens.predicts_boundary
     hypotheses, first = [], 0
     for i in indices:
-        numbers = range(int(task.instances.first_output[i]), int(task.instances.last[i]))
+        numbers = task.outputs(i)
         size = sum(int(target.lengths[number]) + labels_per_sentence for number in numbers)
         stream = labels[first : first + size].tolist()
         log_probs = scores[first : first + size].tolist()

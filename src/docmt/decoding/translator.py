@@ -21,7 +21,7 @@ from docmt.checkpoint.model_names import parse_model_paths
 from docmt.core.errors import DocmtError
 from docmt.core.files import file_checksum
 from docmt.core.progress import hidden_progress, progress
-from docmt.core.settings import MANY, check_choice, check_number, format_flag, quote
+from docmt.core.settings import MANY, check_choice, check_number, flatten, format_flag, quote
 from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
 from docmt.decoding.document_stream import DocumentStream, translate_documents, translate_next
@@ -158,15 +158,12 @@ class Translator(DocumentTranslator):
     def settings(self) -> dict[str, Any]:
         """What determines translations, by the names of options."""
         groups = {"search": asdict(self.search), "context": asdict(self.context)}
-        flat = {
-            format_flag(f"{group}.{name}"): value for group, values in groups.items() for name, value in values.items()
-        }
         protect = list(self.protection.patterns) if self.protection else "none"
         return {
             "model": self.checksums(),
             "--precision": self.precision,
             **describe_texts(protect, self.terms, self.memory),
-            **flat,
+            **{format_flag(name): value for name, value in flatten(groups).items()},
         }
 
     @property
