@@ -240,6 +240,15 @@ def test_a_translation_is_scored_by_the_tokens_that_the_search_found(directory):
         assert scored.document == translation.document
 
 
+def test_a_translation_without_tokens_is_scored_as_a_text(translator):
+    """That of a server has none."""
+    source = docmt.Document.from_sentences(["It is here.", "A few words."])
+    searched = translator.translate(source)
+    known = tuple(replace(each, token_ids=()) if not number else each for number, each in enumerate(searched))
+    scored = translator.score(source, replace(searched, sentences=known))
+    assert scored == translator.score(source, searched.document)
+
+
 def test_an_ensemble_by_name(directory, tmp_path):
     other = save(
         tmp_path / "other", seed=3, system="group", group=Group(encoder_layers=0, decoder_layers=1, cross_layers=1)

@@ -391,6 +391,11 @@ class TranslatedSentence:
         """Whether `score` says anything: most servers give none."""
         return self.engine is None or self.tokens > 0
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether `token_ids` spell the target: those of a server and of pieces are not known."""
+        return not self.pieces and (len(self.token_ids) > 0 or not self.target)
+
     def __repr__(self) -> str:
         return f"<TranslatedSentence {shorten(self.source)} -> {shorten(self.target)}, {self.score:.3f}>"
 

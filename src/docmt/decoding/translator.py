@@ -384,7 +384,8 @@ class Translator(DocumentTranslator):
         """Score the target sentence by sentence: return it with its log-probabilities.
 
         A text has the tokens that the tokenizer splits it into. A Translation has those that the search found, which
-        may spell a word otherwise, and sees its source as the search did; one with a sentence in pieces is a text.
+        may spell a word otherwise, and sees its source as the search did; one with a sentence in pieces, or of a
+        server, is a text.
         """
         return self.score_all([(source, target)])[0]
 
@@ -410,7 +411,7 @@ class Translator(DocumentTranslator):
             [self.encode(sides[index].sentences, side) for sides in documents] for index, side in enumerate(SIDES)
         )
         for number, (document, translation) in enumerate(pairs):
-            if isinstance(translation, Translation) and not any(sentence.pieces for sentence in translation):
+            if isinstance(translation, Translation) and all(each.has_tokens for each in translation):
                 sources[number] = [list(ids) for ids in self.prepare(document).words]
                 targets[number] = [list(sentence.token_ids) for sentence in translation]
         drafts, total = self.draft_documents(sources), sum(map(len, sources))
