@@ -66,7 +66,6 @@ class BeamSearch:
         labels = 1 + self.boundaries.tokens.predicts_boundary  # labels of a sentence besides its words
         self.prefix_tokens = [sum(len(sentence) + labels for sentence in row.prefix) for row in rows]
         self.limits, self.stops = [row.limits(config) for row in rows], [row.stops for row in rows]
-        self.counts = torch.tensor([len(row.sentences) for row in rows], device=device)  # [D] sentences
         self.row_numbers = torch.tensor([row.number for row in rows], device=device)  # [D] see `SearchRow`
         # [D, S] index in the packed source of each sentence of a search row
         self.numbers = pad_sequence([torch.tensor(row.sentences) for row in rows], batch_first=True).to(device)
@@ -91,7 +90,7 @@ class BeamSearch:
         numbers, beam = torch.arange(len(self.unfinished), device=self.total.device), self.config.beam
         self.rows, self.first_of_row = numbers.repeat_interleave(beam), (numbers * beam)[:, None]  # [R], [D, 1]
         self.in_order = torch.arange(len(self.rows), device=numbers.device)
-        self.last_sentence = (self.counts - 1)[self.rows]  # [R]
+        self.last_sentence = (self.rules.counts - 1)[self.rows]  # [R]
         self.alive: Tensor | None = None  # [R] whether the search row is not done; None: all
 
     def step(self) -> None:
@@ -239,7 +238,7 @@ class BeamSearch:
         self.state, self.begins = self.state.select(hypotheses), self.begins[hypotheses]
         self.generated, self.log_probs = self.generated[hypotheses], self.log_probs[hypotheses]
         self.total = self.total[rows]
-        self.counts, self.numbers, self.row_numbers = self.counts[rows], self.numbers[rows], self.row_numbers[rows]
+        self.numbers, self.row_numbers = self.numbers[rows], self.row_numbers[rows]
         self.rules.select_rows(rows)
         self.decoder.select_rows(hypotheses, rows)
         self._number_hypotheses()

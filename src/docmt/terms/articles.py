@@ -5,40 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from docmt.core.settings import read_package_yaml
 from docmt.documents.words import Span
 from docmt.formats.language_codes import primary_language
 from docmt.terms.word_forms import load_word_forms
 
-_GROUPS = {
-    "ca": "el la | l'; un una; del de_la | de_l'; al a_la | a_l'; pel per_la | per_l'; de | d'; els les",
-    "de": "der die das; den die das; dem der; des der; ein eine; einen eine ein; einem einer; eines einer; kein keine; "
-    "keinen keine kein; dieser diese dieses; diesen diese dieses; diesem dieser; mein meine; sein seine; ihr ihre; "
-    "unser unsere; im in_der; am an_der; zum zur; vom von_der; beim bei_der; ins in_die in_den",
-    "en": "a | an; the; this; that; these; those; our; your; their",
-    "es": "el la; un una; del de_la; al a_la; este esta; ese esa; nuestro nuestra; los las; unos unas; estos estas",
-    "fr": "le la | l'; un une; ce cette | cet cette; du de_la | de_l'; au à_la | à_l'; de | d'; que | qu'; mon ma | "
-    "mon; ton ta | ton; son sa | son; quel quelle; aucun aucune; les; des; ces; aux; mes; tes; ses; leurs; nos; "
-    "vos; notre; votre; leur; chaque; nouveau nouvelle | nouvel nouvelle; beau belle | bel belle; vieux vieille | "
-    "vieil vieille; tout toute; même; autre",
-    "it": "il lo la | l'; un uno una | un un'; del dello della | dell'; al allo alla | all'; dal dallo dalla | dall'; "
-    "nel nello nella | nell'; sul sullo sulla | sull'; questo questa; quel quello quella | quell'; mio mia; tuo tua; "
-    "suo sua; nostro nostra; i gli le; dei degli delle; ai agli alle; nei negli nelle; sui sugli sulle",
-    "nl": "de het; deze dit; die dat; onze ons; een",
-    "pt": "o a; um uma; do da; ao à; no na; pelo pela; este esta; esse essa; nosso nossa; os as; dos das; aos às; "
-    "nos nas",
-}
-"""Groups of words with one meaning. Of two kinds the first stands before a consonant, the other before a vowel."""
-_DEFINITE = {
-    "ca": "el la els les l",
-    "de": "der die das",
-    "en": "the",
-    "es": "el la los las",
-    "fr": "le la les l",
-    "it": "il lo la i gli le l",
-    "nl": "de het",
-    "pt": "o a os as",
-}
-"""Definite articles as dictionaries have them."""
+_DATA = read_package_yaml(__package__, "articles.yaml")
+"""Groups of words that stand before nouns, and definite articles, by language."""
 _VOWELS = re.compile("[aeiouàáâãäèéêëìíîïòóôõöùúûüæœ]", re.I)
 _ASPIRATED = (
     "h(?:a(?:ch|ck|ie|in|ï(?!ti)|l(?:l(?!uc|ali|ow)|o(?!g))|lte|mac|meau|mster|nch|nd|ngar|nnet|nt(?!av)|r[acdgp]|"
@@ -65,9 +38,9 @@ class Articles:
         """language: code; of one without a table no articles are known."""
         code = primary_language(language)
         self._unclear = _UNCLEAR.get(code, _UNCLEAR[""])
-        groups = [group.split("|") for group in _GROUPS.get(code, "").split(";")]
+        groups = [group.split("|") for group in _DATA["groups"].get(code, ())]
         kinds = [[[word.replace("_", " ") for word in kind.split()] for kind in group] for group in groups]
-        self._groups = [(kind[0], kind[-1]) for kind in kinds if kind[0]]
+        self._groups = [(kind[0], kind[-1]) for kind in kinds]
         words = {word for group in self._groups for kind in group for word in kind}
         longest_first = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
         article = rf"(?:{longest_first})(?:(?<=')|\s+)"
@@ -128,7 +101,7 @@ class Articles:
 
 def cut_definite(text: str, language: str) -> str:
     """Return a text without the definite article that it begins with; it is the same if there is none."""
-    words = "|".join(_DEFINITE.get(primary_language(language), "").split())
+    words = "|".join(_DATA["definite"].get(primary_language(language), "").split())
     return re.sub(rf"^(?:{words})(?:\s+|['’])(?=\w)", "", text, flags=re.I) if words else text
 
 

@@ -13,32 +13,14 @@ from itertools import product
 from typing import Literal, NamedTuple
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import quote
+from docmt.core.settings import quote, read_package_yaml
 from docmt.formats.language_codes import find_language
 
 ALTERNATIVES = "|"
 """What stands between several translations in a cell."""
 COLUMNS = ("source", "target", "source_lang", "target_lang", "forbidden", "keep", "case", "note")
 """Names of the columns that docmt writes."""
-_NAMES = {
-    "source": "source src sl from sourceterm sourcetext original term begriff quelle quellterm ausgangsterm "
-    "terme termesource término termine termo origen",
-    "target": "target tgt tl dst to targetterm targettext translation translations targets übersetzung übersetzungen "
-    "ziel zielterm traduction traductions cible termecible traducción traduzione tradução vertaling",
-    "source_lang": "sourcelang sourcelanguage srclang srclanguage srclng sourcelng languesource quellsprache",
-    "target_lang": "targetlang targetlanguage tgtlang tgtlanguage tgtlng targetlng dstlang dstlng languecible "
-    "zielsprache",
-    "forbidden": "forbidden forbiddentranslation forbiddentranslations forbiddentargets forbiddenterm interdit "
-    "verboten",
-    "status": "status administrativestatus usage usagestatus statut",
-    "keep": "keep donottranslate dnt untranslatable nontranslatable nepastraduire nichtübersetzen beibehalten "
-    "garder conserver",
-    "case": "case casesensitive matchcase casesensitivity casse respecterlacasse grosskleinschreibung",
-    "note": "note notes comment comments description definition context example explanation bemerkung anmerkung "
-    "kommentar kontext commentaire remarque définition contexte nota comentario",
-    "ignored": "nr num number numéro numero número nummer relevance id termid entryid conceptid subject domain domaine "
-    "sachgebiet partofspeech pos author creator created date",
-}
+_NAMES = read_package_yaml(__package__, "glossary_columns.yaml")
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 _YES = frozenset(["yes", "y", "true", "1", "x", "oui", "ja", "sí", "sim"])
 _NO = frozenset(["", *["no", "n", "false", "0", "-", "non", "nein", "nee", "não"]])

@@ -8,45 +8,16 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from docmt.core.grouping import group_pairs
+from docmt.core.settings import read_package_yaml
 from docmt.formats.language_codes import primary_language
 
 _SHORTEST, _MAX_ENDING = 4, 2
 """Letters of the shortest beginning that two forms share, and of the longest ending that they do not."""
 
-_PLURALS = {
-    "de": ("(ung|heit|keit|schaft|ion|tät|inn)en$|er[n]?$|[^s]e$", "(el|er|n|s|lein)$"),
-    "en": ("(s|men|children|feet|teeth|mice|[aiu]a|ae)$", "(s|ed|ing|people|police|staff|data|media|fish)$"),
-    "es": ("s$", "s$"),
-    "fr": ("[sx]$", "[sx]$"),
-    "it": ("[ei]$", "[^aeio]$"),
-    "pt": ("s$", "s$"),
-}
-"""Endings of the plural for words that are not base forms, and endings that do not tell."""
-_PARTICIPLES = {"es": "[ai]do$", "fr": "(ée?|ant)$", "it": "[aiu]to$", "pt": "[ai]do$"}
-"""Endings of participles, which may be nouns."""
-_FUNCTION_WORDS = {
-    "de": "am an auf der des für im in mit und von zu zum zur",
-    "en": "and at by for from in of on to with",
-    "es": "a al con de del en para por sin",
-    "fr": "à au aux avec d de des du en l la le les par pour sans sur",
-    "it": "a al alla con d da dal dalla di del della dei delle in l per",
-    "pt": "a ao à com da das de do dos e em na no para por sem",
-}
-"""Prepositions, articles and the like: words of a phrase that follow one of them do not change."""
+_DATA = read_package_yaml(__package__, "word_forms.yaml", typed=True)
+"""Endings and words by which forms are told, by language."""
 _NOUN_FIRST = {"es", "fr", "it", "pt"}
 """Languages whose phrases begin with their noun. In others it stands before a function word, or last."""
-_FEMININE = {"es": ("a$", "as$"), "fr": ("e$", "es$"), "it": ("a$", "e$"), "pt": ("a$", "as$")}
-"""Endings of words of phrases that are feminine (or have one form), in the singular and in the plural."""
-_ADD_S = {"en": "[a-rt-wy]$", "es": "[aeo]$", "fr": "[a-rt-wyéèêïç]$", "pt": "[aeo]$"}
-"""Endings of nouns, which the table lacks, whose plural has an s."""
-_VERBS = {
-    "de": (8, "e[lr]?n$", "^[A-ZÄÖÜ]|e$"),
-    "es": (20, "r$", "[aeo]s?$"),
-    "fr": (20, "(r|re)$", "(es?|é|[iu]s?)$"),
-    "it": (20, "re$", "(?<!n)[aeio]$"),
-    "pt": (20, "r$", "[aeo]s?$"),
-}
-"""Of verbs: least number of forms in the table, ending of the infinitive, and of other forms that may be nouns."""
 _BEFORE_VERBS = re.compile(
     r"(?<![\w'’])([Pp]lease|(?<!Class )(?<!Part )(?<!Type )(?<!Title )(?<!Chapter )(?<!Annex )I|[Ww]e|[Tt]hey"
     r"|[Hh]e|[Ss]he|[Ww]ho|(?:^|[.:;?!,(]\s|\b(?i:if|that|when|and|but|or|as)\s)(?:[Yy]ou|[Ii]t)|must|should|would|could"
@@ -93,7 +64,8 @@ class WordForms:
         """language: code; empty or unknown: words are compared by their endings."""
         self.language = primary_language(language)
         self._simplemma = _load_simplemma(self.language)
-        self._function_words = frozenset(_FUNCTION_WORDS.get(self.language, "").split())
+        self._rows = {name: table[self.language] for name, table in _DATA.items() if self.language in table}
+        self._function_words = frozenset(self._rows.get("function_words", "").split())
         self.lemma = lru_cache(maxsize=1 << 16)(self._find_lemma)
         self.is_known = lru_cache(maxsize=1 << 16)(self._is_known)
 
@@ -144,7 +116,7 @@ class WordForms:
 
     def is_plural(self, words: Sequence[str]) -> bool | None:
         """Return whether the noun of a term is in the plural; None if that cannot be told."""
-        if not (words and self.has_table and self.language in _PLURALS):
+        if not (words and self.has_table and "plurals" in self._rows):
             return None
         return self._is_plural(words[self._find_head(words)])
 
@@ -167,14 +139,14 @@ class WordForms:
             if not (is_prefix or is_second or (len(word) > 1 and word.isupper())):
                 others = self.list_forms(word)
                 forms[n] += [each[:1].upper() + each[1:] if word[:1].isupper() else each for each in others]
-        if is_plural is None or not self.has_table or self.language not in _PLURALS:
+        if is_plural is None or not self.has_table or "plurals" not in self._rows:
             return forms
         if self.language == "de":  # of its words, those in small letters follow the noun
             forms = [[each for each in row if each.islower() == row[0].islower()] for row in forms]
         agreeing = [[each for each in row if self._fits_number(each, is_plural)] or row[:1] for row in forms]
-        if not is_plural or len(words) == 1 or self.language not in _FEMININE:
+        if not is_plural or len(words) == 1 or "feminine" not in self._rows:
             return agreeing
-        one, several = map(re.compile, _FEMININE[self.language])  # the gender of a phrase is that of its noun
+        one, several = map(re.compile, self._rows["feminine"])  # the gender of a phrase is that of its noun
         rows = zip(words, agreeing, strict=True)
         return [
             [form for form in row if bool(several.search(form)) == bool(one.search(word))] or row for word, row in rows
@@ -188,26 +160,26 @@ class WordForms:
         """Return whether a word has an ending of the plural; None if it may have."""
         if not word.isalpha() or (self.language == "de" and word.islower()):  # of words in small letters nouns tell
             return False
-        folded, (plural, unclear) = word.casefold(), _PLURALS[self.language]
+        folded, (plural, unclear) = word.casefold(), self._rows["plurals"]
         is_other = self.lemma(word) != folded
         return True if is_other and re.search(plural, folded) else None if re.search(unclear, folded) else False
 
     def is_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb and of nothing else, but for infinitives: *pouvoir* may be both."""
-        unclear = _VERBS[self.language][2] if self.tells_verbs else ""
+        unclear = self._rows["verbs"][2] if self.tells_verbs else ""
         return self.may_be_verb(word) and (word.casefold() == self.lemma(word) or not re.search(unclear, word))
 
     def may_be_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb for the table; it may be one of a noun as well: *votes*."""
         if not self.tells_verbs or not self.is_known(word):
             return False
-        (fewest, ending, _), lemma = _VERBS[self.language], self.lemma(word)
+        (fewest, ending, _), lemma = self._rows["verbs"], self.lemma(word)
         return bool(re.search(ending, lemma)) and len(self._by_lemma.get(lemma, ())) >= fewest
 
     @property
     def tells_verbs(self) -> bool:
         """Whether the table tells which forms are verbs."""
-        return self.has_table and self.language in _VERBS
+        return self.has_table and "verbs" in self._rows
 
     def is_verb_between(self, word: str, before: str, after: str) -> bool:
         """Return whether an English word that may be a noun is a verb in a sentence: *report* in *We report it*."""
@@ -242,12 +214,12 @@ class WordForms:
         Of a participle, such as *salarié*, the table has forms of the verb: those that begin with the word are its own.
         """
         lemma, folded = self.lemma(word), word.casefold()
-        if self.has_table and not self.is_known(word) and re.search(_ADD_S.get(self.language, "(?!)"), folded):
+        if self.has_table and not self.is_known(word) and re.search(self._rows.get("plural_with_s", "(?!)"), folded):
             return [f"{word}s"]
         forms = [*self._by_lemma.get(lemma, []), *self._by_lemma.get(folded, [])] if self.has_table else []
         if self.language == "en" and not folded.endswith(("ed", "ing")):  # nouns have none of these
             forms = [form for form in forms if not form.endswith(("ed", "ing"))]
-        is_participle = lemma != folded and re.search(_PARTICIPLES.get(self.language, "(?!)"), folded)
+        is_participle = lemma != folded and re.search(self._rows.get("participles", "(?!)"), folded)
         start = folded if is_participle else ""
         found = (form for form in forms if form != folded and form.startswith(start))
         return list(dict.fromkeys(form for form in found if self.lemma(form) in (lemma, folded)))
