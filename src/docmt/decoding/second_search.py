@@ -34,7 +34,7 @@ from docmt.decoding.translation_results import PreparedDocument, TermUse, Transl
 from docmt.documents import Document
 from docmt.documents.numbers import find_number_faults, find_numbers, repair_numbers
 from docmt.documents.protected_text import Protection
-from docmt.documents.words import Span
+from docmt.documents.words import Span, overlaps
 from docmt.formats.language_codes import primary_language
 from docmt.terms import Glossary, Term
 from docmt.terms.matching import Match, TermMatcher
@@ -262,7 +262,7 @@ def _find_terms(
         terms.append(Term(phrase.text, (most_common_text([each.text for each in usual]),)))
         for each in (each for group in rest for each in group if is_other_rendering(each, usual[0])):
             uses = translator.terms.find(pairs[each.sentence][0]) if translator.terms else []
-            if all(use.span[1] <= each.source[0] or each.source[1] <= use.span[0] for use in uses):
+            if not overlaps(each.source, [use.span for use in uses]):
                 texts[(*flat[each.sentence][:2], each.source)] = each.text
     return terms, texts
 

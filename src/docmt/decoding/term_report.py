@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from docmt.decoding.translation_results import TermStatus, TermUse
+from docmt.documents.words import overlaps
 from docmt.terms.glossary import Glossary, Term
 from docmt.terms.matching import Match, Occurrence, TermMatcher
 
@@ -55,7 +56,7 @@ def render_rows(rows: Iterable[Sequence[Any]]) -> str:
 def join_uses(before: Iterable[TermUse], uses: Iterable[TermUse]) -> list[TermUse]:
     """Return what became of the terms of a sentence, and of others, which replace those that they overlap."""
     new = list(uses)
-    kept = [use for use in before if all(use.span[1] <= a or b <= use.span[0] for a, b in (each.span for each in new))]
+    kept = [use for use in before if not overlaps(use.span, [each.span for each in new])]
     return sorted([*kept, *new], key=lambda each: tuple(each.span))
 
 

@@ -24,7 +24,7 @@ from docmt.core.progress import hidden_progress, progress
 from docmt.core.settings import MANY, check_choice, check_number, flatten, format_flag, quote
 from docmt.data.instances import NUM_BOUNDARY_TOKENS
 from docmt.decoding.alignment import align_documents, default_alignment_layer, link_sentences
-from docmt.decoding.document_stream import DocumentStream, translate_documents, translate_next
+from docmt.decoding.document_stream import DocumentStream, translate_next
 from docmt.decoding.document_translator import Aligned, DocumentTranslator, Preparable, check_targets, describe_texts
 from docmt.decoding.drafter import load_common_drafter
 from docmt.decoding.ensembles import list_members, load_members
@@ -196,21 +196,10 @@ class Translator(DocumentTranslator):
 
     def _translate(self, sources: Sequence[PreparedDocument], copies: Sequence[int] | None = None) -> list[Translation]:
         """Return the translations of what the model reads as sentences, pieces of long ones apart."""
-        words = [each.words for each in sources]
-        drafts, total = self.draft_documents(words), sum(map(len, words))
+        stream, total = self._make_stream(sources, {}, None, copies), sum(len(each.words) for each in sources)
         with precision_context(self._model, self.precision), progress(self._title("translating"), total) as bar:
-            translations = translate_documents(
-                self._model,
-                words,
-                self.tokenizer.specials,
-                self.search,
-                **self._context_settings,
-                on_sentences=bar.advance,
-                drafts=drafts,
-                copies=copies,
-                given=[each.given for each in sources],
-            )
-        return list(map(self._make_translation, sources, translations))
+            spans = [span for together in stream.translate(bar.advance) for span in together]
+        return [self._make_translation(source, span.hypotheses) for source, span in zip(sources, spans, strict=True)]
 
     def count_copies(self, documents: Sequence[Preparable], earlier: Counter[int]) -> list[int] | None:
         """Return `copies` for one of several calls, None without sampling. earlier: their counts, updated."""
@@ -261,10 +250,13 @@ class Translator(DocumentTranslator):
         self,
         documents: Sequence[PreparedDocument],
         resume_points: Mapping[int, ResumePoint],
-        tokens: int,
+        tokens: int | None,
         copies: Sequence[int] | None = None,
     ) -> DocumentStream:
-        """Return the translation of documents with errors as results; tokens: see `look_ahead` of `stream_parts`."""
+        """Return the translation of documents.
+
+        tokens: see `look_ahead` of `stream_parts`, with errors as results; None: all together, and errors are raised.
+        """
         words = [document.words for document in documents]
         return DocumentStream(
             self._model,
@@ -275,7 +267,7 @@ class Translator(DocumentTranslator):
             drafts=self._prepare_drafts(words, tokens),
             look_ahead=tokens,
             resume_points={number: documents[number].divide_point(point) for number, point in resume_points.items()},
-            yield_errors=True,
+            yield_errors=tokens is not None,
             copies=copies,
             numbers=[document.numbers for document in documents],
             given=[document.given for document in documents],
@@ -370,13 +362,15 @@ class Translator(DocumentTranslator):
         return [document.make_part(span, None if span.error else next(translations)) for document, span in spans]
 
     def _prepare_drafts(
-        self, sources: Sequence[WordIds], look_ahead: int
+        self, sources: Sequence[WordIds], look_ahead: int | None
     ) -> Sequence[WordIds] | Callable[[int, int], Sequence[Sequence[int]]] | None:
         """Return the drafts that the model reads, or a function that translates them when they are needed.
 
-        All are translated at once where documents can be cut only when the lengths of drafts are known.
+        All are translated at once without `look_ahead`, and where documents can be cut only when the lengths of drafts
+        are known.
         """
-        if self._drafter is None or any(member.config.position_limit is not None for member in self.models):
+        has_limit = any(member.config.position_limit is not None for member in self.models)
+        if self._drafter is None or look_ahead is None or has_limit:
             return self.draft_documents(sources)
         return self._drafter.stream_drafts(find_nonempty(sources)[1], look_ahead)
 

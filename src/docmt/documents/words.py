@@ -35,6 +35,11 @@ def complement_spans(spans: Iterable[Span], length: int) -> list[Span]:
     return list(zip(borders[::2], borders[1::2], strict=True))
 
 
+def overlaps(span: Span, spans: Iterable[Span]) -> bool:
+    """Return whether a span has a character in common with one of others."""
+    return any(start < span[1] and span[0] < end for start, end in spans)
+
+
 def strip_span(text: str, start: int, end: int, characters: str | None = None) -> Span:
     """Return a span of a text without white space, or these characters, at its ends."""
     raw = text[start:end]

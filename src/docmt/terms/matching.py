@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Literal, NamedTuple
 
 from docmt.core.grouping import group_pairs
-from docmt.documents.words import Span, find_words, normalize_characters
+from docmt.documents.words import Span, find_words, normalize_characters, overlaps
 from docmt.terms.glossary import Glossary, Term, Terms, make_glossary, paused_collection
 from docmt.terms.word_forms import WordForms, load_word_forms
 
@@ -198,7 +198,7 @@ class TermMatcher:
         """Return where a forbidden translation of a term stands, if it does. matches: what is allowed there."""
         places = (span for text in term.forbidden for span in self.list_places(term, text, target))
         allowed = [match.span for match in matches if match]
-        return next((span for span in places if all(span[1] <= a or b <= span[0] for a, b in allowed)), None)
+        return next((span for span in places if not overlaps(span, allowed)), None)
 
     def list_places(self, term: Term, text: str, target: str, exact: bool = False) -> list[Span]:
         """Return where one of the texts of a term stands in a translation. exact: only as it is written."""
