@@ -108,6 +108,19 @@ def test_a_sentence_that_would_be_cut_is_reused_whole(translator):
     assert "".join(part.text() for group in parts for part in group) == made.text()
 
 
+@pytest.mark.parametrize("supply", ["resume", "memory"])
+def test_a_model_sees_protected_text_of_what_is_supplied_as_its_own(translator, supply):
+    text = "See https://example.org/a/b for the report of {name}."
+    source = docmt.Document.from_sentences([text, TEXTS[1]])
+    (own, _), decode = translator.translate(source), translator.tokenizer.decode_batch
+    assert "https://example.org/a/b" in own.target and "https" not in decode([own.token_ids], "target")[0]
+    if supply == "resume":
+        (ids,) = translator.resume_after(translator.prepare(source), [own.target]).history[0]
+    else:
+        ids = translator.with_memory(Memory.from_pairs([(text, own.target)])).open(source).prepared.given[0]
+    assert decode([ids], "target") == decode([own.token_ids], "target")
+
+
 def test_it_resumes_where_it_stopped(translator):
     source = docmt.Document.from_sentences(TEXTS)
     reuse = translator.with_memory(Memory.from_pairs(PAIRS))

@@ -56,11 +56,17 @@ class PreparedDocument:
             given={number - first: ids for number, ids in self.given.items() if first <= number < last},
         )
 
-    def with_memory(self, memory: Memory, encode: Callable[[list[str]], list[list[int]]]) -> PreparedDocument:
-        """Return the document with what a memory has for it. encode: returns the word ids of translations."""
+    def with_memory(
+        self, memory: Memory, encode: Callable[[list[str], list[str]], list[list[int]]]
+    ) -> PreparedDocument:
+        """Return the document with what a memory has for it.
+
+        encode: returns the word ids of the translations of some sentences, from both.
+        """
         matches = memory.match(self.whole)
         used = [number for number, match in matches.items() if match.target]
-        ids = dict(zip(used, encode([normalize_characters(matches[n].target) for n in used]), strict=True))
+        targets = [normalize_characters(matches[number].target) for number in used]
+        ids = dict(zip(used, encode([self.whole.sentences[number] for number in used], targets), strict=True))
         rows = self.divide_targets([ids.get(number, ()) for number in range(len(self.whole))])
         given = {n: row for n, (number, row) in enumerate(zip(self.numbers, rows, strict=True)) if number in ids}
         return replace(self, matches=matches, given=given)

@@ -287,7 +287,15 @@ class Translator(DocumentTranslator):
         prepared = self.prepare(document)
         if not self.memory:
             return prepared
-        return prepared.with_memory(self.memory, lambda texts: self.encode(texts, "target"))
+        return prepared.with_memory(self.memory, self._encode_targets)
+
+    def _hide_pair(self, source: str, target: str) -> tuple[str, str]:
+        """Return a sentence and its translation as the model reads them, without what is protected in both."""
+        return self.protection.hide_pair(source, target) if self.protection else (source, target)
+
+    def _encode_targets(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[int]]:
+        """Return the word ids of supplied translations of the first sentences, with what the model has hidden."""
+        return self.encode([self._hide_pair(*pair)[1] for pair in zip(sources, targets, strict=False)], "target")
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """Return the point after the first sentences of a document, whose translations are supplied.
@@ -296,7 +304,8 @@ class Translator(DocumentTranslator):
         translations than sentences.
         """
         check_targets(document, targets)
-        pairs = zip(document.words, document.divide_targets(self.encode(targets, "target")), strict=False)
+        encoded = document.divide_targets(self._encode_targets(document.whole.sentences, targets))
+        pairs = zip(document.words, encoded, strict=False)
         return ResumePoint(len(targets), [[translation] for words, translation in pairs if words], is_supplied=True)
 
     def with_search(self, search: SearchConfig) -> Translator:
@@ -445,8 +454,7 @@ class Translator(DocumentTranslator):
         self, translations: Sequence[Translation], wanted: Sequence[Collection[int]]
     ) -> list[dict[int, tuple[WordLink, ...]]]:
         """Return the links of these sentences of each translation, by number."""
-        hide = self.protection.hide_pair if self.protection else lambda source, target: (source, target)
-        texts = [[hide(sentence.source, sentence.target) for sentence in each] for each in translations]
+        texts = [[self._hide_pair(sentence.source, sentence.target) for sentence in each] for each in translations]
         sources, targets = (
             [self.encode([pair[index] for pair in pairs], side) for pairs in texts] for index, side in enumerate(SIDES)
         )

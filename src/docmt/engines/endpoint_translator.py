@@ -111,7 +111,7 @@ class EndpointTranslator(DocumentTranslator):
         """See `DocumentTranslator.open`."""
         prepared = self.prepare(document)
         if self.memory:
-            prepared = prepared.with_memory(self.memory, lambda texts: [list(text.encode()) for text in texts])
+            prepared = prepared.with_memory(self.memory, lambda _, texts: [list(text.encode()) for text in texts])
         return OpenText(self._requests, prepared, resume_point or ResumePoint(0), self._find_missing)
 
     def preview(self, documents: Sequence[Document | str]) -> str:
