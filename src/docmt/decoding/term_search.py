@@ -445,14 +445,14 @@ class TermSearch:
         return [change for _, change in sorted(better, key=lambda each: each[0], reverse=True)]
 
     def _judge_place(self, case: Case, place: Place) -> tuple[bool, bool]:
-        """Return whether a term may cost anything there, and whether it would take the place of a verb.
+        """Return whether a term may cost anything there, and whether a verb stands there for a noun, or the reverse.
 
         Terms that are kept, and sentences that are nothing but a term, may do both.
         """
         wanted = place.occurrence
         is_kept = place.around is not None or (wanted is not None and wanted.term.keep)
         is_free = is_kept or (wanted is not None and wanted.mode == "require")
-        return is_free, not is_kept and self._openings.is_verb(place, case.texts[0])
+        return is_free, not is_kept and self._openings.is_other_kind(place, case.texts[0])
 
     def _change(self, case: Case, change: _Change) -> None:
         """Take a new translation of a sentence, or note that it is refused."""

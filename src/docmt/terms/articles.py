@@ -15,17 +15,20 @@ _GROUPS = {
     "keinen keine kein; dieser diese dieses; diesen diese dieses; diesem dieser; mein meine; sein seine; ihr ihre; "
     "unser unsere; im in_der; am an_der; zum zur; vom von_der; beim bei_der; ins in_die in_den",
     "en": "a | an; the; this; that; these; those; our; your; their",
-    "es": "el la; un una; del de_la; al a_la; este esta; ese esa; nuestro nuestra; los las; unos unas; estos estas",
+    "es": "el la; un una; del de_la; al a_la; este esta; ese esa; nuestro nuestra; los las; unos unas; estos estas; "
+    "todo toda; todos todas; algunos algunas",
     "fr": "le la | l'; un une; ce cette | cet cette; du de_la | de_l'; au à_la | à_l'; de | d'; que | qu'; mon ma | "
     "mon; ton ta | ton; son sa | son; quel quelle; aucun aucune; les; des; ces; aux; mes; tes; ses; leurs; nos; "
     "vos; notre; votre; leur; chaque; nouveau nouvelle | nouvel nouvelle; beau belle | bel belle; vieux vieille | "
-    "vieil vieille; tout toute; même; autre",
+    "vieil vieille; vieux vieilles; tout toute; tous toutes; certains certaines; tels telles; "
+    "quels quelles; même; autre",
     "it": "il lo la | l'; un uno una | un un'; del dello della | dell'; al allo alla | all'; dal dallo dalla | dall'; "
     "nel nello nella | nell'; sul sullo sulla | sull'; questo questa; quel quello quella | quell'; mio mia; tuo tua; "
-    "suo sua; nostro nostra; i gli le; dei degli delle; ai agli alle; nei negli nelle; sui sugli sulle",
+    "suo sua; nostro nostra; i gli le; dei degli delle; ai agli alle; nei negli nelle; sui sugli sulle; "
+    "tutto tutta; tutti tutte; alcuni alcune",
     "nl": "de het; deze dit; die dat; onze ons; een",
     "pt": "o a; um uma; do da; ao à; no na; pelo pela; este esta; esse essa; nosso nossa; os as; dos das; aos às; "
-    "nos nas",
+    "nos nas; todo toda; todos todas; alguns algumas",
 }
 """Groups of words with one meaning. Of two kinds the first stands before a consonant, the other before a vowel."""
 _DEFINITE = {
