@@ -43,8 +43,8 @@ class Case(NamedTuple):
         assert openings
         return zip(openings, self.read().search(self.translations, openings, config), strict=True)
 
-    def read(self):
-        settings = {"context": ContextConfig(), "batch_tokens": BATCH_TOKENS}
+    def read(self, batch_tokens=BATCH_TOKENS):
+        settings = {"context": ContextConfig(), "batch_tokens": batch_tokens}
         settings["layers"] = [default_alignment_layer(self.model)]
         return OpeningSearch(self.model, self.sources, SPECIALS, GREEDY, **settings, **self.drafts)
 
@@ -187,3 +187,17 @@ def test_sources_are_read_without_gradients(translated):
     assert not any(
         each.states.requires_grad for batch, _ in search._encoded.values() for each in batch.memories.values()
     )
+
+
+def test_searches_of_a_long_text_keep_little(translated, monkeypatch):
+    """What was computed for a batch is forgotten when others have come, and computed again where it is needed."""
+    monkeypatch.setattr("docmt.decoding.openings._MOST_KEPT", 1)
+    search, openings = translated.read(batch_tokens=1), translated.begin(lambda words: (words[:1], True))
+    found = [search.search(translated.translations, openings, GREEDY) for _ in range(2)]
+    batches = {batch for batch, _ in search._encoded.values()}
+    kept = [batch for batch in batches if batch.passes or any(each.projected for each in batch.memories.values())]
+    assert len(kept) <= 1 < len(batches)
+    expected = translated.read().search(translated.translations, openings, GREEDY)
+    for each in found:
+        scores = [hypothesis.sentence_scores[0] for (hypothesis,) in each]
+        assert scores == pytest.approx([hypothesis.sentence_scores[0] for (hypothesis,) in expected], abs=1e-4)

@@ -433,3 +433,41 @@ def test_a_word_before_a_term_does_not_become_a_piece_of_another(translator):
     for mode in ("prefer", "require"):
         target = str(use(translator, {"meeting": "séance", "support": "soutien"}, mode).translate("Support meeting"))
         assert not re.search(r"(?<![\w'’])[^\W\d_](?![\w'’])", target)
+
+
+@pytest.mark.parametrize(
+    ("source", "pairs", "expected"),
+    [
+        ("Ten people were hired.", {"hire": "recruter"}, "recrutées"),
+        ("They checked the documents.", {"check": "contrôler"}, "ont contrôlé"),
+        ("Please send the letter.", {"send": "transmettre"}, "Veuillez transmettre"),
+        ("Harmful products are forbidden.", {"harmful": "nocif"}, "produits nocifs"),
+        ("The temporary measures are useful.", {"temporary": "provisoire"}, "mesures provisoires"),
+        ("All cars were sold.", {"car": "véhicule"}, "Tous les véhicules"),
+        ("Servers", {"server": "serveur"}, "Serveurs"),
+        ("Decisions", {"decision": "arrêté"}, "Arrêtés"),
+    ],
+)
+def test_terms_have_the_form_of_the_words_that_they_replace(source, pairs, expected):
+    pytest.importorskip("simplemma")
+    made = use(docmt.Translator("en-fr-sentence"), pairs).translate(docmt.Document.from_sentences([source]))
+    assert expected in str(made)
+
+
+@pytest.mark.parametrize(
+    ("source", "pairs"),
+    [
+        ("The review was short.", {"review": "réexaminer"}),
+        ("The visa was extended.", {"extend": "prolonger"}),
+        ("Call the police.", {"call": "appel"}),
+        ("This needs a test.", {"need": "exigence"}),
+    ],
+)
+@pytest.mark.parametrize("mode", get_args(TermMode))
+def test_a_term_of_another_kind_than_the_word_that_stands_there_is_refused(source, pairs, mode):
+    """An infinitive takes neither the place of a noun, nor of a form of a verb that it cannot have."""
+    pytest.importorskip("simplemma")
+    translator, document = docmt.Translator("en-fr-sentence"), docmt.Document.from_sentences([source])
+    made = use(translator, pairs, mode).translate(document)
+    assert [each.status for each in made.sentences[0].terms] == ["refused"]
+    assert str(made) == str(translator.translate(document))

@@ -157,6 +157,13 @@ def test_scores_of_other_settings_are_computed_again(plan_of, copied, trained):
     assert states(plan) == ["trained"] * 2
 
 
+def test_scores_are_stored_with_the_settings_that_were_chosen():
+    """What an evaluation fills in by itself does not count: scores of earlier versions remain valid."""
+    assert EvaluationConfig().score_settings == {"search": {}, "context": {}, "metrics": {}}
+    chosen = EvaluationConfig(SearchConfig(beam=1), MetricConfig(language="de"))
+    assert chosen.score_settings == {"search": {"beam": 1}, "context": {}, "metrics": {"language": "de"}}
+
+
 def test_a_model_that_was_trained_with_other_settings_is_not_done(plan_of, copied, trained):
     plan = plan_of(copied, seeds=[1])
     run = plan.runs[0].config.run

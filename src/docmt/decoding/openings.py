@@ -19,7 +19,7 @@ from docmt.checkpoint.model_directory import AlignmentLayer
 from docmt.data import SentenceTokens
 from docmt.decoding.alignment import NO_WEIGHTS, Weights, align_rows, align_task
 from docmt.decoding.beam_search import search
-from docmt.decoding.ensembles import Memories, Model
+from docmt.decoding.ensembles import Memories, Model, list_memories
 from docmt.decoding.incremental import (
     Prefixes,
     TargetPass,
@@ -34,6 +34,9 @@ from docmt.decoding.search_rules import FramedRules, SearchRow, WordIds, choose_
 from docmt.decoding.translation_results import Hypothesis
 from docmt.model.products import Precision, precision_context
 from docmt.text import SpecialTokens
+
+_MOST_KEPT = 2
+"""Batches of instances of which more is kept for further searches than the memories of their sources."""
 
 
 class Opening(NamedTuple):
@@ -74,6 +77,7 @@ class OpeningSearch:
         self._shares_prefixes = not self._alone and can_share_prefixes(model)
         self._encoded: dict[int, tuple[_Batch, Tensor]] = {}
         """batch of each instance that was encoded, and the numbers of its sentences there"""
+        self._recent: list[_Batch] = []
 
     @torch.inference_mode()
     def search(
@@ -152,6 +156,7 @@ class OpeningSearch:
             groups[self._encoded[instance][0]].append((size, index))
         most = task.batch_tokens * (POOL_FACTOR if self._shares_prefixes else 1)  # beams share what stands before
         for batch, sizes in groups.items():
+            self._forget_all_but(batch)
             if self._shares_prefixes:
                 self._read_targets(batch, [(indices[index], numbers[index]) for _, index in sizes], translations)
             for order in batch_by_length(sizes, most):
@@ -165,6 +170,13 @@ class OpeningSearch:
                     rows.append(SearchRow(sentences, lengths, translations[start:number], opening=words, stops=stops))
                 places = [(indices[i], numbers[i] - int(instances.first[indices[i]])) for i in order]
                 yield order, batch.memories, rows, batch.list_prefixes(places) if self._shares_prefixes else []
+
+    def _forget_all_but(self, batch: _Batch) -> None:
+        """Forget what was computed for all batches but the last ones, of which this is one: a text may have many."""
+        recent = [*(each for each in self._recent if each is not batch), batch]
+        for each in recent[:-_MOST_KEPT]:
+            each.forget()
+        self._recent = recent[-_MOST_KEPT:]
 
     def _read_targets(
         self, batch: _Batch, wanted: Sequence[tuple[int, int]], translations: Sequence[Sequence[int]]
@@ -231,6 +243,12 @@ class _Batch:
     """of each member, over the translations of some instances"""
     read: dict[int, Sequence[Sequence[int]]] = field(default_factory=dict)
     """these translations, by instance"""
+
+    def forget(self) -> None:
+        """Keep the memories alone."""
+        self.passes, self.read = (), {}
+        for memory in (each for memories in list_memories(self.memories) for each in memories.values()):
+            memory.projected.clear()
 
     def has_read(self, instance: int, translations: Sequence[Sequence[int]]) -> bool:
         """Return whether the translations of the first sentences of an instance were read, and the next one."""

@@ -71,6 +71,11 @@ class Place:
         return 0 if self.number is None else self.words[self.number][0]
 
     @property
+    def word(self) -> str:
+        """The word that its links name, without an article, if it is one word."""
+        return self.target[self.noun : self.words[self.last][1]] if self.number == self.last else ""
+
+    @property
     def noun(self) -> int:
         """First character of these words after an article that ends in an apostrophe."""
         word = "" if self.number is None else self.target[slice(*self.words[self.number])]
@@ -121,7 +126,7 @@ class TermOpenings:
         """Return the openings to try for a term: the translation so far, a free word or none, a form of the term."""
         if place.occurrence is None:
             return []
-        target, words, forms = place.target, place.words, self._matcher.list_forms(place.occurrence)
+        target, words, forms = place.target, place.words, self._list_forms(place)
         if place.around:
             term, eos = place.occurrence.term, self._translator.tokenizer.specials.eos
             if forms[0] in place.occurrence.targets:
@@ -184,7 +189,7 @@ class TermOpenings:
         assert place.occurrence is not None
         ids, (scores,), tokenizer = hypothesis.sentences[0], hypothesis.token_scores, self._translator.tokenizer
         end = len(text.removesuffix(self.find_tail(place).strip()).rstrip())
-        written, known = text[:end].lower(), self._matcher.list_forms(place.occurrence)
+        written, known = text[:end].lower(), self._list_forms(place)
         forms = [each for each in known if written.endswith((each.lower(), each.lower().replace("’", "'")))]
         form = max(forms, key=len, default="")
         before = text[: end - len(form)]
@@ -255,21 +260,51 @@ class TermOpenings:
         word = text[slice(*span)].lower()
         return has_words(word) and word not in self._function_words[side] and not overlaps(span, terms)
 
-    def is_verb(self, place: Place, source: str) -> bool:
-        """Return whether a verb stands for a term, none of whose translations is one."""
+    def _list_forms(self, place: Place) -> list[str]:
+        """Return the forms of a term that may stand in a place: of verbs where a verb stands, else of other words."""
         asked, forms = place.occurrence, self._matcher.target
-        if asked is None or place.number is None or len(asked.words) != 1 or not self._matcher.has_no_verb(asked.term):
-            return False
-        source_forms = self._matcher.source
-        if source_forms.cannot_be_verb(asked.words[0], source[: asked.span[0]]):
-            return False
-        word = place.replaced[place.noun - place.start :]
+        assert asked is not None
+        infinitives = self._matcher.list_infinitives(asked.term) if place.word and not place.around else []
+        if infinitives and self._has_verb(place):
+            verbs = [forms.conjugate(each, place.word) for each in infinitives]
+            return [each for each in verbs if each] or infinitives
+        others = tuple(each for each in asked.term.targets if each not in infinitives)
+        if infinitives and others:
+            asked = asked._replace(term=replace(asked.term, targets=others))
+        return self._matcher.list_forms(asked, place.word)
+
+    def _is_direct(self, place: Place) -> bool:
+        """Return whether the word before a place is an article."""
         article = self._articles.find(place.target[: place.noun])
-        is_direct = bool(article) and article == self._articles.cut_adjective(article)
-        if not is_direct and source_forms.is_plural(asked.words) and not forms.is_plural([word]):
-            # The shop offers: le magasin offre.
-            has_object = source_forms.may_be_verb_before(asked.words[0], source[asked.span[1] :])
-            return has_object or forms.may_be_verb(word)
+        return bool(article) and article == self._articles.cut_adjective(article)
+
+    def _has_verb(self, place: Place) -> bool:
+        """Return whether a verb stands in a place, as far as that is known."""
+        return not self._is_direct(place) and self._matcher.target.may_be_verb(place.word)
+
+    def is_other_kind(self, place: Place, source: str) -> bool:
+        """Return whether a verb stands for a term none of whose translations is one, or no verb for one of a verb."""
+        asked, forms = place.occurrence, self._matcher.target
+        if asked is None or not place.word or place.around or len(asked.words) != 1:
+            return False
+        if not self._matcher.has_no_verb(asked.term):
+            infinitives, word = self._matcher.list_infinitives(asked.term), place.word
+            fits = self._has_verb(place) and any(forms.conjugate(each, word) for each in infinitives)
+            return len(infinitives) == len(asked.term.targets) and not fits
+        return self._is_verb(place, asked.words[0], source[: asked.span[0]], source[asked.span[1] :])
+
+    def _is_verb(self, place: Place, asked: str, before: str, after: str) -> bool:
+        """Return whether a word of the source, and what stands for it, are a verb. before, after: the source there."""
+        source_forms, forms, word = self._matcher.source, self._matcher.target, place.word
+        if source_forms.cannot_be_verb(asked, before):
+            return False
+        is_direct = self._is_direct(place)
+        has_object = source_forms.may_be_verb_before(asked, after)
+        if not is_direct and source_forms.is_plural([asked]) and not forms.is_plural([word]):
+            return has_object or forms.may_be_verb(word)  # The shop offers: le magasin offre
+        if not is_direct and has_object and forms.may_be_verb(word):
+            return True  # Call the police: appelle la police
+        article = self._articles.find(place.target[: place.noun])
         is_infinitive = word.casefold() == forms.lemma(word)  # which may be a noun, but not after a preposition
         is_noun = (bool(article) and not _NO_ARTICLE.match(article)) if is_infinitive else is_direct
         return not is_noun and forms.is_verb(word)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from docmt.decoding.alignment import link_sentences
 from docmt.decoding.long_sentences import Key, PieceTranslator, Rows, make_translation
 from docmt.decoding.openings import Opening, OpeningSearch
+from docmt.decoding.scheduler import batch_ordered
 from docmt.decoding.term_openings import Place, TermOpenings, overlaps
 from docmt.decoding.term_report import judge_terms
 from docmt.decoding.translation_results import (
@@ -37,6 +38,8 @@ _MOST_SEARCHED = 2
 """Openings of a term without a link after which a rest is searched."""
 _MOST_CHECKED = 3
 """New translations of a sentence in which words are looked for that the old one translates."""
+_MOST_READ = 32_768
+"""Source tokens of documents whose states are in memory together."""
 _MOST_TERMS = 12
 """Searches of one sentence, which may have a term in every word."""
 _REPEATED = re.compile(r"\b(\w{5,}|\w+(?:\W{1,3}\w+){1,4})\W{1,3}\1\b", re.I)
@@ -175,11 +178,13 @@ class TermSearch:
         } | dict(changed)
         cases = [case for key, pieces in rows.items() for case in self._make_cases(key, pieces, key in changed)]
         free = [case for case in cases if case.key not in given]
-        self._needed = sorted({case.document for case in free if case.missing})  # others need not be read, nor drafted
-        if self._needed:
+        needed = sorted({case.document for case in free if case.missing})  # others need not be read, nor drafted
+        sizes = ((sum(map(len, self._documents[number].words)), number) for number in needed)
+        for self._needed in batch_ordered(sizes, _MOST_READ):
             self._reader = self._read_sources([self._documents[number] for number in self._needed])
-        while waiting := [case for case in free if case.missing]:  # each search leaves one less
-            self._search(waiting)
+            cases_of_these = [case for case in free if case.document in self._needed]
+            while waiting := [case for case in cases_of_these if case.missing]:  # each search leaves one less
+                self._search(waiting)
         described = {case.key: list(rows[case.key]) for case in cases}
         for case in cases:
             described[case.key][case.part] = replace(case.sentence, terms=(*case.sentence.terms, *self._describe(case)))
@@ -440,14 +445,14 @@ class TermSearch:
         return [change for _, change in sorted(better, key=lambda each: each[0], reverse=True)]
 
     def _judge_place(self, case: Case, place: Place) -> tuple[bool, bool]:
-        """Return whether a term may cost anything there, and whether it would take the place of a verb.
+        """Return whether a term may cost anything there, and whether a verb stands there for a noun, or the reverse.
 
         Terms that are kept, and sentences that are nothing but a term, may do both.
         """
         wanted = place.occurrence
         is_kept = place.around is not None or (wanted is not None and wanted.term.keep)
         is_free = is_kept or (wanted is not None and wanted.mode == "require")
-        return is_free, not is_kept and self._openings.is_verb(place, case.texts[0])
+        return is_free, not is_kept and self._openings.is_other_kind(place, case.texts[0])
 
     def _change(self, case: Case, change: _Change) -> None:
         """Take a new translation of a sentence, or note that it is refused."""

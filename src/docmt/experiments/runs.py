@@ -32,7 +32,7 @@ from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.files import json_checksum, lock_directory, make_directory, read_json, stored_checksums, write_text
 from docmt.core.grouping import group_pairs
 from docmt.core.progress import progress
-from docmt.core.settings import find_changed, flatten, is_selected, nest, read_yaml
+from docmt.core.settings import flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
 from docmt.data.instances import cut_dbleu_units
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
@@ -315,7 +315,7 @@ class EvaluationConfig:
     @property
     def score_settings(self) -> dict[str, Any]:
         """Settings that translation scores depend on, without defaults."""
-        return {name: find_changed(getattr(self, name)) for name in ("search", "context", "metrics")}
+        return {name: _find_changed(getattr(self, name)) for name in ("search", "context", "metrics")}
 
     @cached_property
     def suite_settings(self) -> dict[str, Any] | None:
@@ -324,7 +324,13 @@ class EvaluationConfig:
             return None
         items = json_checksum(list(map(asdict, self.suite.items)))
         scoring = {name: getattr(self.search, name) for name in ("temperature", "implementation")}
-        return {"name": self.suite.name, "crc32": items, **scoring, "context": find_changed(self.context)}
+        return {"name": self.suite.name, "crc32": items, **scoring, "context": _find_changed(self.context)}
+
+
+def _find_changed(settings: Any) -> dict[str, Any]:
+    """Return the settings that an object without any does not have: it may fill in what its fields leave empty."""
+    default = type(settings)()
+    return {name: value for name, value in asdict(settings).items() if value != getattr(default, name)}
 
 
 def determine_state(planned: PlannedRun, evaluation: EvaluationConfig) -> State:

@@ -163,6 +163,13 @@ class TermMatcher:
         first_words = (text[slice(*span)] for text in term.targets for span in find_words(text)[:1])
         return self.target.tells_verbs and not any(map(self.target.is_verb, first_words))
 
+    def list_infinitives(self, term: Term) -> list[str]:
+        """Return the translations of a term that are infinitives, as far as that is known."""
+        forms = self.target
+        if not forms.tells_verbs:
+            return []
+        return [text for text in term.targets if forms.is_verb(text) and text.casefold() == forms.lemma(text)]
+
     def _is_term(self, words: Sequence[str], phrase: _Phrase, term: Term) -> bool:
         """Return whether words of a sentence are those of a term, each in any form."""
         if term.keep and phrase.text[:1].isupper() and words[0][:1].islower():  # Word: not words
@@ -224,18 +231,20 @@ class TermMatcher:
         pairs = zip(words, phrase.words, strict=True)
         return not term.case or all(word[0].isupper() or not wanted[0].isupper() for word, wanted in pairs)
 
-    def list_forms(self, occurrence: Occurrence) -> list[str]:
+    def list_forms(self, occurrence: Occurrence, replaced: str = "") -> list[str]:
         """Return the texts that may stand for a term: as listed, and other forms of its words.
 
-        Words have the grammatical number of the source, if it can be told and the table has such a form.
+        Words have the grammatical number of the source, if it can be told and the table has such a form. Where the
+        translation has a plural all the same, as in adjectives, they have one of any gender. replaced: that word.
         """
         term, is_plural = occurrence.term, self.source.is_plural(occurrence.words)
+        agrees = not is_plural and bool(replaced) and bool(self.target.is_plural([replaced]))
         forms, listed = dict[str, None](), dict.fromkeys(occurrence.targets)
         own_words = _read_words(term.source)[1]
-        is_own = [word.casefold() for word in occurrence.words] == [word.casefold() for word in own_words]
+        is_own = not agrees and list(map(str.casefold, occurrence.words)) == list(map(str.casefold, own_words))
         for text in () if term.keep else listed:
             spans = find_words(text)
-            inflected = self.target.inflect([text[slice(*span)] for span in spans], is_plural)
+            inflected = self.target.inflect([text[slice(*span)] for span in spans], agrees or is_plural, not agrees)
             for words in islice(product(*inflected), _MOST_FORMS):
                 parts, position = [], 0
                 for span, word in zip(spans, words, strict=True):

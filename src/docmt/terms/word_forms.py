@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
+from itertools import takewhile
 from typing import Any
 
 from docmt.core.grouping import group_pairs
@@ -25,7 +26,7 @@ _BEFORE_VERBS = re.compile(
     r"|(?:want|wants|wanted|need|needs|needed|have|has|had|order|able|wish|plan|try) to)\s{1,9}$"
 )
 """English words that a verb follows, and no noun."""
-_THIRD_PERSON = re.compile(r"\b(?:he|she|it|who)\s{1,9}$", re.I)
+_THIRD_PERSON = re.compile(r"\b(?:he|she|it|who|this)\s{1,9}$", re.I)
 """English words after which a verb may have an s."""
 _BEFORE_NOUNS = re.compile(
     r"(?<![\w'’])(the|an?|this|that|these|those|our|their|its|his|her|your|my|no|of)\s{1,9}$", re.I
@@ -68,6 +69,7 @@ class WordForms:
         self._function_words = frozenset(self._rows.get("function_words", "").split())
         self.lemma = lru_cache(maxsize=1 << 16)(self._find_lemma)
         self.is_known = lru_cache(maxsize=1 << 16)(self._is_known)
+        self.regular_plural = lru_cache(maxsize=1 << 16)(self._find_regular_plural)
 
     @property
     def has_table(self) -> bool:
@@ -101,10 +103,12 @@ class WordForms:
             return True
         if not (one.isalpha() and other.isalpha()):
             return False
+        short, long = sorted((one.casefold(), other.casefold()), key=len)
+        if long == f"{short}s" and self.regular_plural(short) == long:
+            return True
         if self.is_known(one) or self.is_known(other):
             lemmas = self.lemma(one), self.lemma(other)  # salariés is a form of salarié, and that one of salarier
             return lemmas[0] == lemmas[1] or one.casefold() == lemmas[1] or other.casefold() == lemmas[0]
-        short, long = sorted((one.casefold(), other.casefold()), key=len)
         return len(short) >= _SHORTEST and len(long) - len(short) <= _MAX_ENDING and long.startswith(short)
 
     def are_phrase_forms(self, words: Sequence[str], others: Sequence[str]) -> bool:
@@ -128,8 +132,11 @@ class WordForms:
             next((n for n, word in enumerate(words) if n and word.casefold() in self._function_words), len(words)) - 1
         )
 
-    def inflect(self, words: Sequence[str], is_plural: bool | None) -> list[list[str]]:
-        """Return the forms that each word of a phrase may have, its own first, in one number (None: in any)."""
+    def inflect(self, words: Sequence[str], is_plural: bool | None, is_noun: bool = True) -> list[list[str]]:
+        """Return the forms that each word of a phrase may have, its own first, in one number (None: in any).
+
+        is_noun: a plural keeps the gender of the word.
+        """
         end = next((n for n, word in enumerate(words) if word.casefold() in self._function_words), len(words))
         start = self._find_head(words) if self.language == "en" else 0
         forms = [[word] for word in words]
@@ -139,18 +146,31 @@ class WordForms:
             if not (is_prefix or is_second or (len(word) > 1 and word.isupper())):
                 others = self.list_forms(word)
                 forms[n] += [each[:1].upper() + each[1:] if word[:1].isupper() else each for each in others]
+                forms[n] += [self.regular_plural(word)] if is_plural and self.regular_plural(word) else []
         if is_plural is None or not self.has_table or "plurals" not in self._rows:
             return forms
         if self.language == "de":  # of its words, those in small letters follow the noun
             forms = [[each for each in row if each.islower() == row[0].islower()] for row in forms]
         agreeing = [[each for each in row if self._fits_number(each, is_plural)] or row[:1] for row in forms]
-        if not is_plural or len(words) == 1 or "feminine" not in self._rows:
+        if not is_noun or (not is_plural and len(words) == 1):
             return agreeing
-        one, several = map(re.compile, self._rows["feminine"])  # the gender of a phrase is that of its noun
-        rows = zip(words, agreeing, strict=True)
-        return [
-            [form for form in row if bool(several.search(form)) == bool(one.search(word))] or row for word, row in rows
-        ]
+        pairs = zip(words, agreeing, strict=True)
+        return [self._keep_gender(word, row, is_plural) for word, row in pairs]
+
+    def _keep_gender(self, word: str, forms: list[str], is_plural: bool) -> list[str]:
+        """Return the forms of a word in its gender, if any, and of a plural those that begin with it, if any."""
+        forms = self._select_gender(word, forms, is_plural) or forms
+        if is_plural and self.language != "en":  # serveurs, not serveuses; mans is no plural of man
+            forms = [form for form in forms if form.startswith(word)] or forms
+        return forms
+
+    def _select_gender(self, word: str, forms: list[str], is_plural: bool) -> list[str]:
+        """Return the forms in the gender of a word, all where endings do not tell."""
+        if "feminine" not in self._rows:
+            return forms
+        one, several = map(re.compile, self._rows["feminine"])
+        ending = several if is_plural else one
+        return [form for form in forms if bool(ending.search(form)) == bool(one.search(word))]
 
     def _fits_number(self, word: str, is_plural: bool) -> bool:
         """Return whether a word may be a plural, or else a singular; adjectives of German may be both."""
@@ -163,6 +183,12 @@ class WordForms:
         folded, (plural, unclear) = word.casefold(), self._rows["plurals"]
         is_other = self.lemma(word) != folded
         return True if is_other and re.search(plural, folded) else None if re.search(unclear, folded) else False
+
+    def _find_regular_plural(self, word: str) -> str:
+        """Return the plural in s of a word without one in the table, or an empty text."""
+        is_regular = self.has_table and re.search(self._rows.get("plural_with_s", "(?!)"), word)
+        plurals = [each for each in (word, *self.list_forms(word)) if is_regular and self._fits_number(each, True)]
+        return f"{word}s" if is_regular and not self._select_gender(word, plurals, True) else ""
 
     def is_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb and of nothing else, but for infinitives: *pouvoir* may be both."""
@@ -183,16 +209,26 @@ class WordForms:
 
     def is_verb_between(self, word: str, before: str, after: str) -> bool:
         """Return whether an English word that may be a noun is a verb in a sentence: *report* in *We report it*."""
-        start = before[-_BEFORE:]
-        if self.language != "en" or (word.casefold() != self.lemma(word) and not _THIRD_PERSON.search(start)):
+        start, has_s = before[-_BEFORE:], word.casefold() != self.lemma(word)
+        if self.language != "en" or (has_s and not _THIRD_PERSON.search(start)):
             return False
-        is_expected = _BEFORE_VERBS.search(start) or (_TO.search(start) and _OBJECT.match(after))
+        is_infinitive = _TO.search(start) and _OBJECT.match(after)
+        is_this = has_s and start.casefold().rstrip().endswith("this")  # this needs
+        is_expected = is_this or is_infinitive or _BEFORE_VERBS.search(start)
         return bool(is_expected) and self._can_be_verb(word)
 
     def cannot_be_verb(self, word: str, before: str) -> bool:
         """Return whether an English word is a noun for what stands before it, or its ending: *reading*."""
         is_noun = _BEFORE_NOUNS.search(before[-_BEFORE:]) is not None or word.casefold().endswith("ing")
         return self.language == "en" and is_noun
+
+    def conjugate(self, verb: str, model: str) -> str:
+        """Return the form of an infinitive that another verb has, or an empty text: *signalé*, as *notifié*."""
+        lemma, folded = self.lemma(model), model.casefold()
+        kept = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(lemma, folded, strict=False))))
+        made = f"{verb.removesuffix(lemma[kept:])}{folded[kept:]}"
+        is_form = verb.endswith(lemma[kept:]) and self.is_known(made) and self.lemma(made) == verb.casefold()
+        return made if is_form else ""
 
     def is_past(self, word: str) -> bool:
         """Return whether an English word is the past of a verb: *reported*, not *need*."""

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -141,9 +140,11 @@ def _work_on_ray(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
 
 
 def _work_in(folder: Path, options: BulkOptions, share: tuple[int, int]) -> JobStatus:
-    """Work where this command was called: an actor begins elsewhere, perhaps on a machine without that folder."""
-    with suppress(OSError):
+    """Work where this command was called, as paths may be relative: an actor begins elsewhere."""
+    try:
         os.chdir(folder)
+    except OSError as error:
+        raise DocmtError(f"{folder} is not on each machine. Start the command in a folder that all have") from error
     return _work(options, share)
 
 
