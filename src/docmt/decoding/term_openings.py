@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from docmt.decoding.long_sentences import PieceTranslator
 from docmt.decoding.translation_results import Hypothesis
 from docmt.documents import unwrap_lines
-from docmt.documents.words import UNSPACED, Span, WordLink, find_words, has_letters, has_words
+from docmt.documents.words import UNSPACED, Span, WordLink, find_words, has_letters, has_words, overlaps
 from docmt.formats.language_codes import primary_language
 from docmt.terms.articles import Articles, join_elided
 from docmt.terms.matching import Occurrence, TermMatcher
@@ -317,8 +317,3 @@ class TermOpenings:
 def _find_last(text: str) -> str:
     """Return the last word of a text."""
     return "".join(text[slice(*span)] for span in find_words(text)[-1:])
-
-
-def overlaps(span: Span, spans: Sequence[Span]) -> bool:
-    """Return whether a span has a character in common with one of others."""
-    return any(start < span[1] and span[0] < end for start, end in spans)

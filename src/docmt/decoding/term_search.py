@@ -18,7 +18,7 @@ from docmt.decoding.alignment import link_sentences
 from docmt.decoding.long_sentences import Key, PieceTranslator, Rows, make_translation
 from docmt.decoding.openings import Opening, OpeningSearch
 from docmt.decoding.scheduler import batch_ordered
-from docmt.decoding.term_openings import Place, TermOpenings, overlaps
+from docmt.decoding.term_openings import Place, TermOpenings
 from docmt.decoding.term_report import judge_terms
 from docmt.decoding.translation_results import (
     Hypothesis,
@@ -31,7 +31,7 @@ from docmt.decoding.translation_results import (
 from docmt.documents import Document
 from docmt.documents.numbers import find_number_faults
 from docmt.documents.protected_text import find_protected
-from docmt.documents.words import Span, WordLink, find_words, has_words
+from docmt.documents.words import Span, WordLink, find_words, has_words, overlaps
 from docmt.terms.matching import Match, Occurrence, TermMatcher
 
 _MOST_SEARCHED = 2

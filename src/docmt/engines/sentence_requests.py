@@ -23,7 +23,7 @@ from docmt.decoding.translation_results import (
 )
 from docmt.documents import Document, unwrap_lines
 from docmt.documents.protected_text import Protected, find_protected
-from docmt.documents.words import has_letters
+from docmt.documents.words import has_letters, overlaps
 from docmt.engines.answers import clean_answer, find_fault, find_losses, is_copy
 from docmt.engines.http_client import FailedRequest, RefusedRequest, Server
 from docmt.engines.profile import EngineProfile
@@ -158,8 +158,7 @@ class SentenceRequests:
         protected = self._find_protected(source)
         uses = judge_terms(self.terms, occurrences, text)
         for number, use in enumerate(uses):
-            start, end = use.span
-            if any(each.span[0] < end and start < each.span[1] for each in protected):
+            if overlaps(use.span, [each.span for each in protected]):
                 uses[number] = replace(use, status="protected", found="")
             elif attempt:
                 uses[number] = mark_as_asked_again(use)
