@@ -100,7 +100,7 @@ def test_forms_are_those_of_the_table():
         ({"measured": "mesuré"}, "en fr", "it is measured", {"mesuré", "mesurés"}, set()),
         ({"people": "personne"}, "en fr", "people", {"personne", "personnes"}, set()),
         ({"house": "xyz"}, "en fr", "houses", {"xyz"}, set()),
-        ({"employee": "salarié"}, "en fr", "employees", {"salariés", "salariées"}, {"salarié", "salariais"}),
+        ({"employee": "salarié"}, "en fr", "employees", {"salariés"}, {"salarié", "salariées", "salariais"}),
         ({"party": "partie prenante"}, "en fr", "parties", {"parties prenantes"}, {"partie prenantes"}),
     ],
 )

@@ -160,7 +160,7 @@ class WordForms:
     def _keep_gender(self, word: str, forms: list[str], is_plural: bool) -> list[str]:
         """Return the forms of a word in its gender, if any, and of a plural those that begin with it, if any."""
         forms = self._select_gender(word, forms, is_plural) or forms
-        if is_plural and self.language != "en":  # serveurs, not serveuses; mans is no plural of man
+        if is_plural and "feminine" in self._rows:  # remises, not remisais; others have Ämter and men
             forms = [form for form in forms if form.startswith(word)] or forms
         return forms
 
