@@ -91,3 +91,11 @@ def test_a_word_after_an_article_and_one_in_ing_cannot_be_verbs():
     assert forms.cannot_be_verb("question", "It is just a ") and forms.cannot_be_verb("reading", "I like ")
     assert not forms.cannot_be_verb("report", "We ")
     assert forms.is_past("planned") and not forms.is_past("need") and not load_word_forms("fr").is_past("planned")
+
+
+@pytest.mark.parametrize(("language", "word"), [("fr", "issue"), ("fr", "été"), ("fr", "arrêté"), ("en", "report")])
+def test_a_plural_that_the_table_lacks_has_a_key_of_its_word(language, word):
+    """Terms of a large glossary are looked up by keys, those of a small one are compared."""
+    pytest.importorskip("simplemma")
+    forms = load_word_forms(language)
+    assert forms.are_forms(word, f"{word}s") and forms.keys(word) & forms.keys(f"{word}s")

@@ -93,9 +93,12 @@ class WordForms:
     def keys(self, word: str) -> set[str]:
         """Return keys of a word: two words without a common key are no forms of one word."""
         folded = word.casefold()
+        keys = {folded}
+        if folded.endswith("s") and self.regular_plural(folded[:-1]) == folded:
+            keys.add(folded[:-1])
         if self.is_known(word):
-            return {folded, self.lemma(word)}
-        return {folded, *(folded[:-cut] for cut in range(1, _MAX_ENDING + 1) if len(folded) - cut >= _SHORTEST)}
+            return keys | {self.lemma(word)}
+        return keys | {folded[:-cut] for cut in range(1, _MAX_ENDING + 1) if len(folded) - cut >= _SHORTEST}
 
     def are_forms(self, one: str, other: str) -> bool:
         """Return whether two words are forms of one word."""
