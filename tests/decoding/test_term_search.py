@@ -392,6 +392,15 @@ def test_no_clause_is_lost_to_a_term_and_no_word_is_doubled(translator):
     assert warranty.target.count("appareil") == 1
 
 
+@pytest.mark.parametrize("mode", get_args(TermMode))
+def test_no_conjunction_and_no_verb_of_two_words_is_lost_to_a_term(mode):
+    translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))
+    document = docmt.Document.from_sentences(["Offer and answer", "Young people need jobs."])
+    pairs = {"offer": "proposition", "answer": "solution", "job": "poste", "young people": "jeunesse"}
+    pair, people = use(translator, pairs, mode).translate(document).sentences
+    assert pair.target == "Proposition et solution" and "besoin" in people.target
+
+
 def test_a_sentence_full_of_terms_is_searched_a_bounded_number_of_times(translator, monkeypatch):
     rounds = []
     search = TermSearch._search

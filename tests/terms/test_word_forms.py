@@ -41,6 +41,7 @@ def test_forms_of_verbs_are_known(language, verbs, others):
             "It [costs] a lot.",
             "It is there to [support] the firm.",
         ),
+        *("The machine does not [work].", "They must never [test] it.", "It won't [cost] much."),
     ],
 )
 def test_english_verbs_are_known_by_what_stands_around_them(sentence):
@@ -63,6 +64,7 @@ def test_english_verbs_are_known_by_what_stands_around_them(sentence):
             "We [always] agree.",
             "He spoke to [reporters].",
             "Thanks to [work] at home, we live.",
+            "This isn't [work].",
         ),
     ],
 )
@@ -93,9 +95,24 @@ def test_a_word_after_an_article_and_one_in_ing_cannot_be_verbs():
     assert forms.is_past("planned") and not forms.is_past("need") and not load_word_forms("fr").is_past("planned")
 
 
-@pytest.mark.parametrize(("language", "word"), [("fr", "issue"), ("fr", "été"), ("fr", "arrêté"), ("en", "report")])
-def test_a_plural_that_the_table_lacks_has_a_key_of_its_word(language, word):
+@pytest.mark.parametrize(
+    ("language", "word", "plural"),
+    [
+        ("fr", "issue", "issues"),
+        ("fr", "été", "étés"),
+        ("fr", "arrêté", "arrêtés"),
+        ("en", "report", "reports"),
+        ("en", "annex", "annexes"),
+        ("en", "hotfix", "hotfixes"),
+    ],
+)
+def test_a_plural_that_the_table_lacks_has_a_key_of_its_word(language, word, plural):
     """Terms of a large glossary are looked up by keys, those of a small one are compared."""
     pytest.importorskip("simplemma")
     forms = load_word_forms(language)
-    assert forms.are_forms(word, f"{word}s") and forms.keys(word) & forms.keys(f"{word}s")
+    assert forms.are_forms(word, plural) and forms.keys(word) & forms.keys(plural)
+
+
+def test_adjectives_have_no_plural():
+    pytest.importorskip("simplemma")
+    assert not load_word_forms("en").are_forms("new", "news")

@@ -23,6 +23,8 @@ FUNCTION_WORDS = _word_sets("function_words")
 """The most frequent words of a language, for language detection."""
 DETERMINERS = _word_sets("determiners")
 """Words before nouns."""
+VITAL_WORDS = _word_sets("vital_words")
+"""Function words that negate a clause or join two."""
 
 _DETECTION_WORDS = _word_sets("detection_words")
 _EVIDENCE = {code: words | _DETECTION_WORDS.get(code, set()) for code, words in FUNCTION_WORDS.items()}

@@ -95,10 +95,12 @@ class TermOpenings:
     """Openings of translations that end in a term."""
 
     def __init__(self, translator: PieceTranslator, matcher: TermMatcher) -> None:
-        from docmt.checking.languages import DETERMINERS, FUNCTION_WORDS  # imported here: it reads lists of words
+        # imported here: it reads lists of words
+        from docmt.checking.languages import DETERMINERS, FUNCTION_WORDS, VITAL_WORDS
 
-        languages = map(primary_language, translator.languages)
+        languages = list(map(primary_language, translator.languages))
         self._function_words = [FUNCTION_WORDS.get(each, set()) | DETERMINERS.get(each, set()) for each in languages]
+        self._vital_words = [VITAL_WORDS.get(each, frozenset()) for each in languages]
         self._translator, self._matcher = translator, matcher
         self._articles = Articles(translator.languages[1])
 
@@ -259,6 +261,11 @@ class TermOpenings:
         """Return whether a word is neither a function word nor in a term. side: 0 of the source, 1 of the target."""
         word = text[slice(*span)].lower()
         return has_words(word) and word not in self._function_words[side] and not overlaps(span, terms)
+
+    def is_vital(self, text: str, span: Span, terms: Sequence[Span], side: int) -> bool:
+        """Return whether a translation may not lose a word: content, a negation or a conjunction, as `is_content`."""
+        is_listed = text[slice(*span)].lower() in self._vital_words[side] and not overlaps(span, terms)
+        return is_listed or self.is_content(text, span, terms, side)
 
     def _list_forms(self, place: Place) -> list[str]:
         """Return the forms of a term that may stand in a place: of verbs where a verb stands, else of other words."""

@@ -340,8 +340,8 @@ class TermSearch:
         """Return the source words that new translations do not translate, but the old ones do.
 
         Such a word stands beside terms that are met, its old translation is not in the new one in any form, and no word
-        of the new one beside these terms has a link with it. Function words do not count. changes: by the numbers of
-        cases.
+        of the new one beside these terms has a link with it. Of function words negations and conjunctions count.
+        changes: by the numbers of cases.
         """
         new = [n for n, change in changes.items() if change.text not in cases[n].lacking]
         absent = {n: self._list_absent(cases[n], changes[n].text) for n in new}
@@ -351,7 +351,7 @@ class TermSearch:
         for n, each in zip(doubtful, links, strict=True):
             text = changes[n].text
             terms = [match.span for match in self._matcher.match(cases[n].found, text) if match]
-            linked = {link.source for link in each if self._openings.is_content(text, link.target, terms, 1)}
+            linked = {link.source for link in each if self._openings.is_vital(text, link.target, terms, 1)}
             absent[n] = [span for span in absent[n] if span not in linked]
         for n, spans in absent.items():
             cases[n].lacking[changes[n].text] = [cases[n].texts[0][slice(*span)] for span in spans]
@@ -363,14 +363,21 @@ class TermSearch:
         matches = zip(case.found, self._matcher.match(case.found, text), strict=True)
         terms = [each.span for each, match in matches if match]
         words = {text[slice(*span)] for span in find_words(text)}
-        return [
-            link.source
+        mutual = {link.source for link in case.links if link.mutual}
+        vital = [
+            link
             for link in case.links
-            if link.mutual and self._openings.is_content(source, link.source, terms, 0)
-            if (end is None or link.target[1] <= end) and self._openings.is_content(target, link.target, (), 1)
-            if (old := target[slice(*link.target)]) not in words
-            if not any(self._matcher.target.are_forms(old, word) for word in words)
+            if link.source in mutual and self._openings.is_vital(source, link.source, terms, 0)
+            if (end is None or link.target[1] <= end) and self._openings.is_vital(target, link.target, (), 1)
         ]
+        certain = {link.source for link in vital if link.mutual}  # of ont besoin, besoin counts if need is for ont
+        old = [link for link in vital if link.mutual or link.source not in certain]
+        kept = {link.source for link in old if self._has_form(target[slice(*link.target)], words)}
+        return list(dict.fromkeys(link.source for link in old if link.source not in kept))
+
+    def _has_form(self, word: str, words: Collection[str]) -> bool:
+        """Return whether a word of a translation, or a form of it, is among others."""
+        return word in words or any(self._matcher.target.are_forms(word, other) for other in words)
 
     def _find_place(
         self, target: str, missing: int, occurrences: Sequence[Occurrence], links: Sequence[WordLink]

@@ -21,8 +21,9 @@ _NOUN_FIRST = {"es", "fr", "it", "pt"}
 """Languages whose phrases begin with their noun. In others it stands before a function word, or last."""
 _BEFORE_VERBS = re.compile(
     r"(?<![\w'’])([Pp]lease|(?<!Class )(?<!Part )(?<!Type )(?<!Title )(?<!Chapter )(?<!Annex )I|[Ww]e|[Tt]hey"
-    r"|[Hh]e|[Ss]he|[Ww]ho|(?:^|[.:;?!,(]\s|\b(?i:if|that|when|and|but|or|as)\s)(?:[Yy]ou|[Ii]t)|must|should|would|could"
-    r"|can(?:not|['’]t)?|might|will|shall|(?i:do not|(?:do|did|does)n['’]t|let us|let['’]s)|\w+['’](?:d|ll)"
+    r"|[Hh]e|[Ss]he|[Ww]ho|(?:^|[.:;?!,(]\s|\b(?i:if|that|when|and|but|or|as)\s)(?:[Yy]ou|[Ii]t)"
+    r"|(?:must|should|would|could|can|might|will|shall)(?: not| never)?|cannot|(?i:do|did|does) (?:not|never)"
+    r"|(?i:do|does|did|ca|wo|could|would|should|must)n['’]t|(?i:let us|let['’]s)|\w+['’](?:d|ll)"
     r"|(?:want|wants|wanted|need|needs|needed|have|has|had|order|able|wish|plan|try) to)\s{1,9}$"
 )
 """English words that a verb follows, and no noun."""
@@ -94,8 +95,8 @@ class WordForms:
         """Return keys of a word: two words without a common key are no forms of one word."""
         folded = word.casefold()
         keys = {folded}
-        if folded.endswith("s") and self.regular_plural(folded[:-1]) == folded:
-            keys.add(folded[:-1])
+        if folded.endswith("s"):
+            keys |= {word for word in (folded[:-1], folded[:-2]) if self.regular_plural(word) == folded}
         if self.is_known(word):
             return keys | {self.lemma(word)}
         return keys | {folded[:-cut] for cut in range(1, _MAX_ENDING + 1) if len(folded) - cut >= _SHORTEST}
@@ -107,7 +108,7 @@ class WordForms:
         if not (one.isalpha() and other.isalpha()):
             return False
         short, long = sorted((one.casefold(), other.casefold()), key=len)
-        if long == f"{short}s" and self.regular_plural(short) == long:
+        if long.endswith("s") and self.regular_plural(short) == long:
             return True
         if self.is_known(one) or self.is_known(other):
             lemmas = self.lemma(one), self.lemma(other)  # salariés is a form of salarié, and that one of salarier
@@ -149,7 +150,8 @@ class WordForms:
             if not (is_prefix or is_second or (len(word) > 1 and word.isupper())):
                 others = self.list_forms(word)
                 forms[n] += [each[:1].upper() + each[1:] if word[:1].isupper() else each for each in others]
-                forms[n] += [self.regular_plural(word)] if is_plural and self.regular_plural(word) else []
+                made = self.regular_plural(word) if is_plural else ""
+                forms[n] += [made] if made and made not in others else []
         if is_plural is None or not self.has_table or "plurals" not in self._rows:
             return forms
         if self.language == "de":  # of its words, those in small letters follow the noun
@@ -188,10 +190,17 @@ class WordForms:
         return True if is_other and re.search(plural, folded) else None if re.search(unclear, folded) else False
 
     def _find_regular_plural(self, word: str) -> str:
-        """Return the plural in s of a word without one in the table, or an empty text."""
-        is_regular = self.has_table and re.search(self._rows.get("plural_with_s", "(?!)"), word)
-        plurals = [each for each in (word, *self.list_forms(word)) if is_regular and self._fits_number(each, True)]
-        return f"{word}s" if is_regular and not self._select_gender(word, plurals, True) else ""
+        """Return the plural in s of a noun without one in the table, or in es, or an empty text."""
+        made, forms = self._add_plural_ending(word), self.list_forms(word)
+        is_adjective = self.language == "en" and any(form.endswith("est") for form in forms)  # new has no plural: news
+        plurals = [each for each in (word, *forms) if made and self._fits_number(each, True)]
+        is_listed = made == f"{word}s" and self._select_gender(word, plurals, True)
+        return "" if is_adjective or is_listed else made
+
+    def _add_plural_ending(self, word: str) -> str:
+        """Return a word with the ending of a regular plural, or an empty text where it has none."""
+        endings = self._rows.get("regular_plurals", {}) if self.has_table else {}
+        return next((word + ending for ending, pattern in endings.items() if re.search(pattern, word)), "")
 
     def is_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb and of nothing else, but for infinitives: *pouvoir* may be both."""
@@ -253,8 +262,8 @@ class WordForms:
         Of a participle, such as *salarié*, the table has forms of the verb: those that begin with the word are its own.
         """
         lemma, folded = self.lemma(word), word.casefold()
-        if self.has_table and not self.is_known(word) and re.search(self._rows.get("plural_with_s", "(?!)"), folded):
-            return [f"{word}s"]
+        if not self.is_known(word) and (made := self._add_plural_ending(word)):
+            return [made]
         forms = [*self._by_lemma.get(lemma, []), *self._by_lemma.get(folded, [])] if self.has_table else []
         if self.language == "en" and not folded.endswith(("ed", "ing")):  # nouns have none of these
             forms = [form for form in forms if not form.endswith(("ed", "ing"))]
