@@ -71,6 +71,7 @@ class WordForms:
         self.lemma = lru_cache(maxsize=1 << 16)(self._find_lemma)
         self.is_known = lru_cache(maxsize=1 << 16)(self._is_known)
         self.regular_plural = lru_cache(maxsize=1 << 16)(self._find_regular_plural)
+        self.are_forms = lru_cache(maxsize=1 << 16)(self._are_forms)
 
     @property
     def has_table(self) -> bool:
@@ -101,7 +102,7 @@ class WordForms:
             return keys | {self.lemma(word)}
         return keys | {folded[:-cut] for cut in range(1, _MAX_ENDING + 1) if len(folded) - cut >= _SHORTEST}
 
-    def are_forms(self, one: str, other: str) -> bool:
+    def _are_forms(self, one: str, other: str) -> bool:
         """Return whether two words are forms of one word."""
         if one.casefold() == other.casefold():
             return True
