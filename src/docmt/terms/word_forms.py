@@ -86,6 +86,8 @@ class WordForms:
         if self.language != "de" and self._simplemma.is_known(lower := word.lower(), lang=self.language):
             word = lower  # States is no name
         lemma: str = self._simplemma.lemmatize(word, lang=self.language)
+        if self.language == "en" and len(lemma) > _SHORTEST + 1 and lemma.endswith("ll") and self.is_known(lemma[:-1]):
+            lemma = lemma[:-1]  # cancelled
         return lemma.casefold()
 
     def _is_known(self, word: str) -> bool:
@@ -97,9 +99,12 @@ class WordForms:
         folded = word.casefold()
         keys = {folded}
         if folded.endswith("s"):
-            keys |= {word for word in (folded[:-1], folded[:-2]) if self.regular_plural(word) == folded}
+            start = folded[:-3]
+            singulars = {folded[:-1], folded[:-2], f"{start}y", f"{start}f", f"{start}fe", f"{folded[:-2]}is"}
+            keys |= {each for each in singulars if self.regular_plural(each) == folded}
+            keys |= {folded[:-1]} if word[:-1].isupper() else set()  # NGOs
         if self.is_known(word):
-            return keys | {self.lemma(word)}
+            return keys | {self.lemma(word), self.infinitive(word) or folded}
         return keys | {folded[:-cut] for cut in range(1, _MAX_ENDING + 1) if len(folded) - cut >= _SHORTEST}
 
     def _are_forms(self, one: str, other: str) -> bool:
@@ -109,11 +114,13 @@ class WordForms:
         if not (one.isalpha() and other.isalpha()):
             return False
         short, long = sorted((one.casefold(), other.casefold()), key=len)
-        if long.endswith("s") and self.regular_plural(short) == long:
+        if long.endswith("s") and long in (self.regular_plural(short), self.regular_plural(one.casefold())):
             return True
         if self.is_known(one) or self.is_known(other):
-            lemmas = self.lemma(one), self.lemma(other)  # salariés is a form of salarié, and that one of salarier
-            return lemmas[0] == lemmas[1] or one.casefold() == lemmas[1] or other.casefold() == lemmas[0]
+            pair, lemmas = (one.casefold(), other.casefold()), (self.lemma(one), self.lemma(other))
+            # salariés is a form of salarié, and that one of salarier
+            is_form = lemmas[0] == lemmas[1] or pair[0] == lemmas[1] or pair[1] == lemmas[0]
+            return is_form or pair in ((pair[0], self.infinitive(pair[0])), (self.infinitive(pair[1]), pair[1]))
         return len(short) >= _SHORTEST and len(long) - len(short) <= _MAX_ENDING and long.startswith(short)
 
     def are_phrase_forms(self, words: Sequence[str], others: Sequence[str]) -> bool:
@@ -152,7 +159,8 @@ class WordForms:
                 others = self.list_forms(word)
                 forms[n] += [each[:1].upper() + each[1:] if word[:1].isupper() else each for each in others]
                 made = self.regular_plural(word) if is_plural else ""
-                forms[n] += [made] if made and made not in others else []
+                is_listed = self.language == "en" and any(self._fits_number(each, True) for each in others)
+                forms[n] += [made] if made and made not in others and not is_listed else []
         if is_plural is None or not self.has_table or "plurals" not in self._rows:
             return forms
         if self.language == "de":  # of its words, those in small letters follow the noun
@@ -191,7 +199,7 @@ class WordForms:
         return True if is_other and re.search(plural, folded) else None if re.search(unclear, folded) else False
 
     def _find_regular_plural(self, word: str) -> str:
-        """Return the plural in s of a noun without one in the table, or in es, or an empty text."""
+        """Return the plural in s of a noun without one in the table, or another regular one, or an empty text."""
         made, forms = self._add_plural_ending(word), self.list_forms(word)
         is_adjective = self.language == "en" and any(form.endswith("est") for form in forms)  # new has no plural: news
         plurals = [each for each in (word, *forms) if made and self._fits_number(each, True)]
@@ -200,8 +208,8 @@ class WordForms:
 
     def _add_plural_ending(self, word: str) -> str:
         """Return a word with the ending of a regular plural, or an empty text where it has none."""
-        endings = self._rows.get("regular_plurals", {}) if self.has_table else {}
-        return next((word + ending for ending, pattern in endings.items() if re.search(pattern, word)), "")
+        rules = self._rows.get("regular_plurals", []) if self.has_table else []
+        return next((re.sub(ending, made, word) for ending, made in rules if re.search(ending, word)), "")
 
     def is_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb and of nothing else, but for infinitives: *pouvoir* may be both."""
@@ -214,6 +222,14 @@ class WordForms:
             return False
         (fewest, ending, _), lemma = self._rows["verbs"], self.lemma(word)
         return bool(re.search(ending, lemma)) and len(self._by_lemma.get(lemma, ())) >= fewest
+
+    def infinitive(self, word: str) -> str:
+        """Return the verb of which a word may be a form, as *écarter* of *écartées*, or an empty text."""
+        if self.may_be_verb(word):
+            return self.lemma(word)
+        endings = self._rows.get("participle_endings", [])
+        made = [re.sub(ending, start, word.casefold()) for ending, start in endings if re.search(ending, word.casefold())]
+        return next((self.lemma(each) for each in made if self.may_be_verb(each)), "")
 
     @property
     def tells_verbs(self) -> bool:
@@ -237,11 +253,11 @@ class WordForms:
 
     def conjugate(self, verb: str, model: str) -> str:
         """Return the form of an infinitive that another verb has, or an empty text: *signalé*, as *notifié*."""
-        lemma, folded = self.lemma(model), model.casefold()
+        lemma, folded = self.infinitive(model), model.casefold()
         kept = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(lemma, folded, strict=False))))
         made = f"{verb.removesuffix(lemma[kept:])}{folded[kept:]}"
-        is_form = verb.endswith(lemma[kept:]) and self.is_known(made) and self.lemma(made) == verb.casefold()
-        return made if is_form else ""
+        is_form = bool(lemma) and verb.endswith(lemma[kept:]) and self.is_known(made)
+        return made if is_form and self.infinitive(made) == verb.casefold() else ""
 
     def is_past(self, word: str) -> bool:
         """Return whether an English word is the past of a verb: *reported*, not *need*."""
@@ -268,7 +284,7 @@ class WordForms:
         forms = [*self._by_lemma.get(lemma, []), *self._by_lemma.get(folded, [])] if self.has_table else []
         if self.language == "en" and not folded.endswith(("ed", "ing")):  # nouns have none of these
             forms = [form for form in forms if not form.endswith(("ed", "ing"))]
-        is_participle = lemma != folded and re.search(self._rows.get("participles", "(?!)"), folded)
+        is_participle = self.may_be_verb(word) and re.search(self._rows.get("participles", "(?!)"), folded)
         start = folded if is_participle else ""
         found = (form for form in forms if form != folded and form.startswith(start))
         return list(dict.fromkeys(form for form in found if self.lemma(form) in (lemma, folded)))
