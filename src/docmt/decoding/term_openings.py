@@ -150,7 +150,7 @@ class TermOpenings:
             rows = [
                 self.encode(before + write(other), 0, place.begin(form, False) + tail)
                 for form in forms
-                for other in self._articles.list_others(article, form)
+                for other in self._list_articles(place, article, form)
             ]
         else:
             rows = [
@@ -160,8 +160,8 @@ class TermOpenings:
                     place.begin(form, not has_letters(target[: place.start])),
                 )
                 for form in forms
-                for free in (0, 1)  # the word before the term, which may change
-                if free <= place.number
+                for free in (0, 1)  # the word before the term, which may change, but no mark that stands at it
+                if not free or (place.number and target[place.start - 1].isspace())
             ]
         return [row for row in rows if row]
 
@@ -278,7 +278,25 @@ class TermOpenings:
         others = tuple(each for each in asked.term.targets if each not in infinitives)
         if infinitives and others:
             asked = asked._replace(term=replace(asked.term, targets=others))
-        return self._matcher.list_forms(asked, place.word)
+        feminine = self._matcher.list_feminines(asked, place.word) if self._is_feminine(place) else []
+        return feminine or self._matcher.list_forms(asked, place.word)
+
+    def find_feminine(self, place: Place, source: str) -> str:
+        """Return the word of a place if it is the feminine of a translation of the term, or else an empty text."""
+        asked, word = place.occurrence, place.word
+        is_form = asked is not None and word.casefold() in self._matcher.list_feminines(asked, word)
+        return word if is_form and not self.is_other_kind(place, source) else ""
+
+    def _list_articles(self, place: Place, article: str, form: str) -> list[str]:
+        """Return what may stand before a form of a term. The feminine of an adjective leaves articles as they are."""
+        others = self._articles.list_others(article, form)
+        return [article] if self._is_feminine(place) and article in others else others
+
+    def _is_feminine(self, place: Place) -> bool:
+        """Return whether the feminine of an adjective stands in a place, not as a noun: *la nouvelle est*."""
+        end = next(iter(find_words(place.rest)), (0, 0))
+        is_noun = self._is_direct(place) and not self.is_content(place.rest, end, (), 1)
+        return not is_noun and self._matcher.target.is_feminine(place.word)
 
     def _is_direct(self, place: Place) -> bool:
         """Return whether the word before a place is an article."""
@@ -287,7 +305,7 @@ class TermOpenings:
 
     def _has_verb(self, place: Place) -> bool:
         """Return whether a verb stands in a place, as far as that is known."""
-        return not self._is_direct(place) and self._matcher.target.may_be_verb(place.word)
+        return not self._is_direct(place) and self._matcher.target.infinitive(place.word) != ""
 
     def is_other_kind(self, place: Place, source: str) -> bool:
         """Return whether a verb stands for a term none of whose translations is one, or no verb for one of a verb."""

@@ -44,6 +44,8 @@ _MOST_TERMS = 12
 """Searches of one sentence, which may have a term in every word."""
 _REPEATED = re.compile(r"\b(\w{5,}|\w+(?:\W{1,3}\w+){1,4})\W{1,3}\1\b", re.I)
 """Words that follow themselves."""
+_MARKS = re.compile(r"""["«»“”„()\[\]]""")
+"""Quotation marks and brackets, none of which a new translation may lose."""
 _OPENING_BEAM, _REST_BEAM = 4, 2
 """Beam of a search of openings alone, in which articles may change, and the most of one after them."""
 ReadSources = Callable[[Sequence[PreparedDocument]], OpeningSearch]
@@ -265,6 +267,7 @@ class TermSearch:
             else:  # the term is all that there is
                 start, end = found[missing].span
                 places.append(Place(source, found[missing], (), around=(source[:start], source[end:])))
+        cases, places = self._accept_feminines(cases, places)
         openings, wholes = self._choose_openings(cases, places)
         results = dict(self._run(list(zip(cases, wholes, strict=True)), stops=True))
         changes = self._choose_all(cases, places, results)
@@ -286,6 +289,23 @@ class TermSearch:
             rests = others
         for index, change in (changes | self._choose_all(cases, places, results)).items():
             self._change(cases[index], change)
+
+    def _accept_feminines(self, cases: Sequence[Case], places: Sequence[Place]) -> tuple[list[Case], list[Place]]:
+        """Return the cases, and their places, in which no feminine of an adjective stands for the term: *commune*.
+
+        The table tells hardly which words are adjectives. So links have to say that such a word stands for the term.
+        """
+        left = []
+        for case, place in zip(cases, places, strict=True):
+            word = self._openings.find_feminine(place, case.texts[0])
+            asked = [each._replace(written=word) if each is place.occurrence else each for each in case.occurrences]
+            matches = self._match(asked, case.sentence.target) if word else case.matches
+            if _count_met(matches) > _count_met(case.matches):
+                case.occurrences, case.matches = asked, matches
+                case.searched -= {number for number, match in enumerate(matches) if match}
+            else:
+                left.append((case, place))
+        return [case for case, _ in left], [place for _, place in left]
 
     def _choose_openings(
         self, cases: Sequence[Case], places: Sequence[Place]
@@ -309,8 +329,10 @@ class TermSearch:
             for _, text, best in rows[:1]:
                 tail = self._openings.find_tail(place).strip()
                 text = text.removesuffix(tail).rstrip()
-                openings[index] = [self._openings.encode(text, 0, "") if tail else best.sentences[0]]
-                loss = case.sentence.score - best.sentence_scores[0]  # the rest can only add to it
+                begun = self._openings.encode(text, 0, "") if tail else best.sentences[0]
+                is_start = list(best.sentences[0][: len(begun)]) == list(begun)  # the tail comes after it
+                openings[index] = [begun]
+                loss = case.sentence.score - sum(best.token_scores[0][: len(begun) * is_start])  # the rest adds to it
                 if is_verb or (not is_free and loss > self.most_loss * case.matches.count(None)):
                     openings[index] = []
                 (whole,) = self._translator.encode([text + place.rest], "target")
@@ -420,12 +442,13 @@ class TermSearch:
     def _rank(self, case: Case, place: Place, hypotheses: Sequence[Hypothesis]) -> list[_Change]:
         """Return new translations of a sentence that meet more terms, the best first.
 
-        A translation that keeps words which stood for the term is worse, and so is one that repeats words.
+        A translation that keeps words which stood for the term is worse, and so is one that repeats words, or loses
+        quotation marks or brackets.
         """
         translator, sentence, (is_free, is_verb) = self._translator, case.sentence, self._judge_place(case, place)
         texts = self._openings.decode([each.sentences[0] for each in hypotheses])
         met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
-        repeated = len(_REPEATED.findall(sentence.target))
+        repeated, marks = (len(each.findall(sentence.target)) for each in (_REPEATED, _MARKS))
         better, mean = [], sentence.score / max(sentence.tokens, 1)  # without it short translations would win
         for hypothesis, text in zip(hypotheses, texts, strict=True):
             target = translator.protection.restore(text, sentence.source) if translator.protection else text
@@ -436,7 +459,7 @@ class TermSearch:
                 left = self._openings.count_left(place, text, [match.span for match in hidden if match])
                 score, tokens = hypothesis.sentence_scores[0], hypothesis.sentence_tokens[0]
                 loss = sentence.score - score
-                is_clean = len(_REPEATED.findall(target)) <= repeated
+                is_clean = len(_REPEATED.findall(target)) <= repeated and len(_MARKS.findall(target)) >= marks
                 is_likely = is_clean and not left and loss <= self.most_loss * (count - met)
                 is_accepted = not is_verb and (is_free or is_likely)
                 new = replace(

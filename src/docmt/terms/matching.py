@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
+from itertools import compress, islice, product
 from operator import itemgetter
 from typing import Literal, NamedTuple
 
@@ -19,6 +20,9 @@ _LONGEST_ACRONYM = 4
 """Letters of a term in capitals that is searched in capitals only."""
 _MOST_TOGETHER, _DEEPEST = 16, 32
 """Terms that are not divided by their next word, and words by which they are."""
+_HYPHENS = "-\u2010\u2011"
+_REFLEXIVE = re.compile(r"^(?:se\s|s['’]|sich\s)")
+"""What may stand before an infinitive."""
 _MOST_FORMS = 6
 """Forms of a target that a search tries."""
 
@@ -35,7 +39,7 @@ class Occurrence(NamedTuple):
     is_verb: bool = False
     """whether it is a verb, and no translation is one"""
     written: str = ""
-    """how the sentence writes a name that is kept, if it is another form: Northgates of Northgate"""
+    """another text that counts: how the sentence writes a name that is kept, or a feminine that stands for the term"""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -57,12 +61,24 @@ def _read_words(text: str) -> tuple[list[Span], list[str]]:
     return spans, [normalize_characters(text[start:end]).replace("’", "'") for start, end in spans]
 
 
+def _read_source(text: str) -> tuple[list[Span], list[str]]:
+    """Return the words of a source text as `_read_words` does, without hyphens in words: log-file is log file."""
+    spans, words = _read_words(text)
+    around = zip([-1, *(end for _, end in spans)], spans, [*(start for start, _ in spans[1:]), -1], strict=False)
+    kept = [
+        text[slice(*span)] not in _HYPHENS or before != span[0] or span[1] != after for before, span, after in around
+    ]
+    return list(compress(spans, kept)), list(compress(words, kept))
+
+
 @dataclass(frozen=True)
 class _Phrase:
     """Words of a term."""
 
     text: str
     words: tuple[str, ...]
+    is_verb: bool = False
+    """whether it is written as a verb: to report"""
 
     @classmethod
     def split(cls, text: str) -> _Phrase:
@@ -118,8 +134,16 @@ class TermMatcher:
         """Index the terms by the keys of their words."""
         self.source, self.target = map(load_word_forms, self.glossary.languages)
         with paused_collection():
-            phrases = [(_Phrase.split(normalize_characters(term.source)), term) for term in self.glossary.terms]
+            phrases = [(self._read_term(term), term) for term in self.glossary.terms]
             self._index = _Node.make(phrases, self.source)
+
+    def _read_term(self, term: Term) -> _Phrase:
+        """Return the words of a term, without the *to* of an English verb."""
+        text = normalize_characters(term.source)
+        is_verb = self.source.language == "en" and text.startswith("to ") and self.target.tells_verbs
+        is_verb = is_verb and not self.has_no_verb(term)
+        text = text.removeprefix("to ") if is_verb else text
+        return _Phrase(text, tuple(_read_source(text)[1]), is_verb)
 
     def _list_matchers(self) -> list[TermMatcher]:
         return [self, *(self.base._list_matchers() if self.base else ())]
@@ -129,16 +153,25 @@ class TermMatcher:
 
         Of those that overlap, the longest counts, then the first, then the one in this form.
         """
-        spans, words = _read_words(sentence)
-        all_keys = list(map(self.source.keys, words))
-        found: list[tuple[tuple[int, int, int, bool], Term, TermMode]] = []  # of each: how good it is, the least first
+        spans, words = _read_source(sentence)
+        all_keys, idioms = list(map(self.source.keys, words)), self.source.find_idioms(sentence)
+        fixed = {number for number, span in enumerate(spans) if overlaps(span, idioms)}
+        found: list[
+            tuple[tuple[int, int, int, bool, bool], Term, TermMode]
+        ] = []  # of each: how good it is, the least first
         for number in range(len(words)):
             keys = all_keys[number : number + _DEEPEST]
             for order, matcher in enumerate(self._list_matchers()):
                 for phrase, term in matcher._index.find(keys):
                     part = words[number : number + len(phrase.words)]
-                    if len(part) == len(phrase.words) and self._is_term(part, phrase, term):
-                        rank = -len(part), number, order, tuple(part) != phrase.words
+                    if len(part) != len(phrase.words) or (len(part) == 1 and number in fixed):
+                        continue
+                    before, after = sentence[: spans[number][0]], sentence[spans[number][1] :]
+                    is_noun = phrase.is_verb and self.source.cannot_be_verb(part[0], before)
+                    if not is_noun and self._is_term(part, phrase, term):
+                        is_clear = before.endswith("to ") or self.source.is_verb_between(part[0], before, after)
+                        is_doubtful = phrase.is_verb and not is_clear  # the same word may be a noun of the glossary
+                        rank = -len(part), number, order, is_doubtful, tuple(part) != phrase.words
                         found.append((rank, term, matcher.mode))
         taken: set[int] = set()
         occurrences = []
@@ -160,7 +193,8 @@ class TermMatcher:
 
     def has_no_verb(self, term: Term) -> bool:
         """Return whether no translation of a term is a verb or begins with one, as far as that is known."""
-        first_words = (text[slice(*span)] for text in term.targets for span in find_words(text)[:1])
+        texts = [_REFLEXIVE.sub("", text) for text in term.targets]
+        first_words = (text[slice(*span)] for text in texts for span in find_words(text)[:1])
         return self.target.tells_verbs and not any(map(self.target.is_verb, first_words))
 
     def list_infinitives(self, term: Term) -> list[str]:
@@ -231,6 +265,11 @@ class TermMatcher:
         pairs = zip(words, phrase.words, strict=True)
         return not term.case or all(word[0].isupper() or not wanted[0].isupper() for word, wanted in pairs)
 
+    def list_feminines(self, occurrence: Occurrence, replaced: str) -> list[str]:
+        """Return the translations of a term that are adjectives, in the feminine and the number of a word."""
+        words = [self.target.feminine(text) for text in occurrence.term.targets if text.isalpha() and text.islower()]
+        return [f"{word}{'s' * replaced.endswith('s')}" for word in words if word and not occurrence.term.keep]
+
     def list_forms(self, occurrence: Occurrence, replaced: str = "") -> list[str]:
         """Return the texts that may stand for a term: as listed, and other forms of its words.
 
@@ -240,7 +279,7 @@ class TermMatcher:
         term, is_plural = occurrence.term, self.source.is_plural(occurrence.words)
         agrees = not is_plural and bool(replaced) and bool(self.target.is_plural([replaced]))
         forms, listed = dict[str, None](), dict.fromkeys(occurrence.targets)
-        own_words = _read_words(term.source)[1]
+        own_words = self._read_term(term).words
         is_own = not agrees and list(map(str.casefold, occurrence.words)) == list(map(str.casefold, own_words))
         for text in () if term.keep else listed:
             spans = find_words(text)

@@ -10,6 +10,7 @@ from typing import Any
 
 from docmt.core.grouping import group_pairs
 from docmt.core.settings import read_package_yaml
+from docmt.documents.words import Span
 from docmt.formats.language_codes import primary_language
 
 _SHORTEST, _MAX_ENDING = 4, 2
@@ -24,19 +25,26 @@ _BEFORE_VERBS = re.compile(
     r"|[Hh]e|[Ss]he|[Ww]ho|(?:^|[.:;?!,(]\s|\b(?i:if|that|when|and|but|or|as)\s)(?:[Yy]ou|[Ii]t)"
     r"|(?:must|should|would|could|can|might|will|shall)(?: not| never)?|cannot|(?i:do|did|does) (?:not|never)"
     r"|(?i:do|does|did|ca|wo|could|would|should|must)n['’]t|(?i:let us|let['’]s)|\w+['’](?:d|ll)"
+    r"|(?i:do|does|did|will|would|can|could|should|must) (?:it|he|she|they|we|you|I)"
     r"|(?:want|wants|wanted|need|needs|needed|have|has|had|order|able|wish|plan|try) to)\s{1,9}$"
 )
 """English words that a verb follows, and no noun."""
-_THIRD_PERSON = re.compile(r"\b(?:he|she|it|who|this)\s{1,9}$", re.I)
-"""English words after which a verb may have an s."""
+_THIRD_PERSON = re.compile(
+    r"\b(?:he|she|it|who|this|(?:no|every|any|some)(?:thing|one|body)|(that|which))\s{1,9}$", re.I
+)
+"""English words after which a verb may have an s; in the group: if an object follows."""
 _BEFORE_NOUNS = re.compile(
     r"(?<![\w'’])(the|an?|this|that|these|those|our|their|its|his|her|your|my|no|of)\s{1,9}$", re.I
 )
 """English words after which no verb stands."""
 _OBJECT = re.compile(r"\s{1,9}(the|an?|our|their|its|his|her|your|my|this|these|those|it|them|us|him|all|every)\b")
 """English words that hardly ever follow a noun."""
-_TO = re.compile(r"(?<![\w'’])to\s{1,9}$", re.I)
-"""The word before an infinitive, or before a noun."""
+_BEFORE_OBJECTS = re.compile(r"(?<![\w'’])([Tt]o|(?!this)[A-Za-z]{3,}[^\Wsu]s)\s{1,9}$")
+"""The word before an infinitive, or before a noun, and plurals: before a verb if an object follows."""
+_PRONOUN = re.compile(r"\s{1,9}(?:them|(?:it|them)sel(?:f|ves)|us|him|me|it(?=\s*(?:[.,;:!?)]|$)))(?![\w'’])")
+"""English words that follow a verb, and no noun."""
+_BE = re.compile(r"(?:(?<![\w'’])(?:am|is|are|was|were|be|been)|['’](?:re|m|s))(?: not)?\s{1,9}$")
+"""Forms of an English verb after which others end in ing."""
 _BEFORE = 20
 """Characters before a word that may show that it is a verb."""
 _BEGINNING = 6
@@ -228,7 +236,9 @@ class WordForms:
         if self.may_be_verb(word):
             return self.lemma(word)
         endings = self._rows.get("participle_endings", [])
-        made = [re.sub(ending, start, word.casefold()) for ending, start in endings if re.search(ending, word.casefold())]
+        made = [
+            re.sub(ending, start, word.casefold()) for ending, start in endings if re.search(ending, word.casefold())
+        ]
         return next((self.lemma(each) for each in made if self.may_be_verb(each)), "")
 
     @property
@@ -239,12 +249,22 @@ class WordForms:
     def is_verb_between(self, word: str, before: str, after: str) -> bool:
         """Return whether an English word that may be a noun is a verb in a sentence: *report* in *We report it*."""
         start, has_s = before[-_BEFORE:], word.casefold() != self.lemma(word)
-        if self.language != "en" or (has_s and not _THIRD_PERSON.search(start)):
+        person = _THIRD_PERSON.search(start) if has_s else None
+        if self.language != "en" or (_BEFORE_NOUNS.search(start) and not person):
             return False
-        is_infinitive = _TO.search(start) and _OBJECT.match(after)
-        is_this = has_s and start.casefold().rstrip().endswith("this")  # this needs
-        is_expected = is_this or is_infinitive or _BEFORE_VERBS.search(start)
-        return bool(is_expected) and self._can_be_verb(word)
+        has_object = _OBJECT.match(after)
+        if word.casefold().endswith("ing"):  # is meeting the members
+            return bool(_BE.search(start) and has_object)
+        if has_s:
+            is_expected = person is not None and bool(person[1] is None or has_object)
+        else:
+            is_expected = bool(_BEFORE_VERBS.search(start) or (has_object and _BEFORE_OBJECTS.search(start)))
+        return (is_expected or _PRONOUN.match(after) is not None) and self._can_be_verb(word)
+
+    def find_idioms(self, sentence: str) -> list[Span]:
+        """Return where phrases stand in which no word is a term for itself: *in order to*."""
+        idioms = rf"\b(?:{'|'.join(self._rows.get('idioms', ['(?!)']))})\b"
+        return [match.span() for match in re.finditer(idioms, sentence, re.I)]
 
     def cannot_be_verb(self, word: str, before: str) -> bool:
         """Return whether an English word is a noun for what stands before it, or its ending: *reading*."""
@@ -258,6 +278,22 @@ class WordForms:
         made = f"{verb.removesuffix(lemma[kept:])}{folded[kept:]}"
         is_form = bool(lemma) and verb.endswith(lemma[kept:]) and self.is_known(made)
         return made if is_form and self.infinitive(made) == verb.casefold() else ""
+
+    def feminine(self, word: str) -> str:
+        """Return the feminine of an adjective in the masculine singular that the table knows, or an empty text."""
+        rules = self._rows.get("feminine_adjectives", [])
+        if not rules or word.endswith("e"):
+            return word if rules else ""
+        made = [re.sub(ending, start, word) for ending, start in rules if re.search(ending, word)]
+        listed = [form for form in self.list_forms(word) if form.endswith("e")]
+        return next((each for each in [*made, *listed] if self.is_known(each)), "")
+
+    def is_feminine(self, word: str) -> bool:
+        """Return whether a word is the feminine of an adjective or participle, as far as the table tells."""
+        folded = word.casefold()
+        singular = folded[:-1] if folded.endswith("es") else folded
+        bases = [self.lemma(word), *[singular[:-1]] * (self.infinitive(singular[:-1]) != "")]
+        return singular.endswith("e") and any(base != singular and self.feminine(base) == singular for base in bases)
 
     def is_past(self, word: str) -> bool:
         """Return whether an English word is the past of a verb: *reported*, not *need*."""
