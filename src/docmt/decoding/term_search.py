@@ -301,8 +301,9 @@ class TermSearch:
             asked = [each._replace(written=word) if each is place.occurrence else each for each in case.occurrences]
             matches = self._match(asked, case.sentence.target) if word else case.matches
             if _count_met(matches) > _count_met(case.matches):
+                pairs = zip(matches, case.matches, strict=True)
+                case.searched -= {number for number, (new, old) in enumerate(pairs) if new and not old}
                 case.occurrences, case.matches = asked, matches
-                case.searched -= {number for number, match in enumerate(matches) if match}
             else:
                 left.append((case, place))
         return [case for case, _ in left], [place for _, place in left]
