@@ -128,7 +128,7 @@ def test_turns_equal_one_search(name):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS))
 def test_a_document_continues_after_supplied_translations(name):
     """Greedy search after its own translations finds the same, wherever it begins, as no later choice changes."""
     model = build(3, **{**SIZE, **SYSTEMS[name]})

@@ -1,9 +1,6 @@
 """Processes for tests that kill them, each forked from one that has loaded docmt: that takes longer than the rest."""
 
-import multiprocessing
-
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["docmt.serve.application", "docmt.serve.document_jobs"])
+from forked import CONTEXT
 
 
 def start_process(target, *arguments):
