@@ -155,7 +155,7 @@ def test_a_broken_connection_is_resumed_where_it_broke(pull, server, home):
 def test_a_killed_pull_leaves_no_model_and_is_continued(file, pull, server, home, files, tmp_path):
     other = {"model.safetensors": "pytorch_model.bin"}.get(file, "model.safetensors")
     server.repositories[ID] = {name: data for name, data in files.items() if name != other}
-    server.stalled[file] = 5000
+    server.stalled[file] = 20_000  # of which the first are on the disk: Python writes 8,192 at once
     process = pull(ID, wait=False)
     deadline = time.monotonic() + 60
     started = False
@@ -163,7 +163,7 @@ def test_a_killed_pull_leaves_no_model_and_is_continued(file, pull, server, home
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
         with suppress(FileNotFoundError):  # a smaller file was finished and renamed meanwhile
-            started = any(path.stat().st_size >= 5000 for path in tmp_path.rglob("*.incomplete"))
+            started = any(path.stat().st_size >= 8192 for path in tmp_path.rglob("*.incomplete"))
     refused(pull(ID), f"{ID} is being pulled by process .*: wait for it, or stop it", home)
     process.send_signal(signal.SIGKILL)
     process.communicate()
