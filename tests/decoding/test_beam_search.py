@@ -97,7 +97,7 @@ def test_beam_one_is_greedy(system):
     assert search_documents(model, [document], config)[0][0].sentences == split_words(tokens)
 
 
-@pytest.mark.parametrize("system", in_tiers(VARIANTS, ["document", "hierarchical on both sides"], every=True))
+@pytest.mark.parametrize("system", in_tiers(VARIANTS, ["document", "hierarchical on both sides"]))
 def test_translations_equal_reference_greedy_searches_in_their_order(system):
     model = build(**VARIANTS[system])
     config = SearchConfig(beam=1, **SHORT_LIMITS)
