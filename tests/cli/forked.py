@@ -15,12 +15,12 @@ CONTEXT.set_forkserver_preload(["docmt.training.loop", "docmt.serve.application"
 
 
 class ForkedPython:
-    """As `subprocess.Popen([sys.executable, *arguments])`: with -c, -m or a script, texts, and pipes unless files are
-    given; its standard input is empty."""
+    """As `subprocess.Popen([sys.executable, *arguments])`: with -c, -m or a script, texts, and pipes unless files or
+    descriptors are given; its standard input is empty."""
 
     def __init__(self, arguments, env=None, stdout=None, stderr=None):
-        self.stdout, stdout = (None, os.dup(stdout.fileno())) if stdout else _make_pipe()
-        self.stderr, stderr = (None, os.dup(stderr.fileno())) if stderr else _make_pipe()
+        self.stdout, stdout = _make_pipe() if stdout is None else (None, _copy(stdout))
+        self.stderr, stderr = _make_pipe() if stderr is None else (None, _copy(stderr))
         streams = [Connection(each, readable=False) for each in (stdout, stderr)]
         variables = dict(os.environ if env is None else env)
         self.process = CONTEXT.Process(target=_run, args=([*map(str, arguments)], variables, streams), daemon=True)
@@ -68,6 +68,10 @@ def _make_pipe():
     """The reading end as a file of text, and the writing end."""
     reading, writing = os.pipe()
     return os.fdopen(reading, encoding="utf-8"), writing
+
+
+def _copy(file):
+    return os.dup(file if isinstance(file, int) else file.fileno())
 
 
 def _run(arguments, variables, streams):
