@@ -1,5 +1,6 @@
 """Python in processes of its own that need not import torch, which takes seconds: forks of one that has."""
 
+import gc
 import multiprocessing
 import os
 import runpy
@@ -23,7 +24,9 @@ class ForkedPython:
         self.stderr, stderr = _make_pipe() if stderr is None else (None, _copy(stderr))
         streams = [Connection(each, readable=False) for each in (stdout, stderr)]
         variables = dict(os.environ if env is None else env)
-        self.process = CONTEXT.Process(target=_run, args=([*map(str, arguments)], variables, streams), daemon=True)
+        self.process = CONTEXT.Process(
+            target=call, args=(_run, [*map(str, arguments)], variables, streams), daemon=True
+        )
         self.process.start()
         for each in streams:
             each.close()
@@ -55,6 +58,12 @@ class ForkedPython:
                 self.kill()  # or the threads would wait for the end of the pipes
                 raise
             return tuple(text and text.result() for text in texts)
+
+
+def call(function, *arguments):
+    """Call a function in a new process, in which no collection of garbage goes through all that was imported."""
+    gc.freeze()
+    function(*arguments)
 
 
 def run_forked(arguments, timeout=120, **options):
