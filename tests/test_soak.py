@@ -87,6 +87,7 @@ def test_a_short_soak_has_no_faults(tmp_path, monkeypatch):
     if not Path("/proc/self/smaps").exists():
         pytest.skip("the soak reads /proc")
     monkeypatch.setattr(soak, "QUICK", replace(soak.QUICK, minutes=0.1, sample_seconds=1.0))
+    monkeypatch.setattr(soak, "_IDLE_SECONDS", 3)
     output = tmp_path / "report.json"
     assert command.main(["soak", "--quick", "--output", str(output)]) == 0
     result = json.loads(output.read_text())["benchmarks"]["soak"]

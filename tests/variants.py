@@ -115,9 +115,15 @@ FEW = ("group", "concat, linear, gates", "hierarchical on both sides")
 """Systems of the quick tier for what is costly, or does not depend much on the system."""
 
 
-def in_tiers(names, quick=QUICK, also=()):
-    """Return test parameters for these names; those neither in `quick` nor in `also` run in `make test-all`."""
-    tiers = [name if name in {*quick, *also} else pytest.param(name, marks=pytest.mark.full) for name in names]
+def in_tiers(names, quick=QUICK, also=(), every=False):
+    """Return test parameters for these names; of those neither in `quick` nor in `also` some run in `make test-all`.
+
+    They take turns, for what a system does wrong is seen by more than one property; with `every` all of them run.
+    """
+    names = list(names)
+    few = every or len(names) < 16
+    further = [pytest.mark.full] if few else [pytest.mark.full, pytest.mark.rotated]
+    tiers = [name if name in {*quick, *also} else pytest.param(name, marks=further) for name in names]
     assert any(isinstance(each, str) for each in tiers), "the quick tier has none of them"
     return tiers
 

@@ -72,7 +72,7 @@ def same(one, other, within=1e-5):
     torch.testing.assert_close(one, other, atol=within, rtol=within)
 
 
-@pytest.mark.parametrize("name", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("name", in_tiers(SYSTEMS, every=True))
 @torch.no_grad()
 def test_the_weights_are_those_that_the_model_uses(name):
     model, outputs, looks = build(name), {}, []

@@ -16,6 +16,12 @@ def write_rows(path, rows):
     return path
 
 
+def write_corpus(folder):
+    """Write JSONL with texts."""
+    rows = [{"id": f"d{n}", "text": TEXTS[n % len(TEXTS)], "url": f"u{n}"} for n in range(DOCUMENTS)]
+    return write_rows(folder / "corpus.jsonl", rows)
+
+
 def bulk(model, *arguments, status=0):
     """Run a worker in this process."""
     outcome = call("bulk", model, *arguments, *QUICK)

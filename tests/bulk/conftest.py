@@ -1,7 +1,7 @@
 """A tiny model and a corpus for it."""
 
 import pytest
-from bulk_jobs import DOCUMENTS, TEXTS, write_rows
+from bulk_jobs import write_corpus
 from tiny_model import save_tiny_model
 
 
@@ -14,5 +14,4 @@ def model(tmp_path_factory):
 @pytest.fixture
 def corpus(tmp_path):
     """JSONL with texts."""
-    rows = [{"id": f"d{n}", "text": TEXTS[n % len(TEXTS)], "url": f"u{n}"} for n in range(DOCUMENTS)]
-    return write_rows(tmp_path / "corpus.jsonl", rows)
+    return write_corpus(tmp_path)

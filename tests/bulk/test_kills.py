@@ -5,10 +5,12 @@ import os
 import random
 import signal
 import time
+import traceback
+from itertools import count
 from pathlib import Path
 
 import pytest
-from bulk_jobs import QUICK, bulk, is_clean, read_parts
+from bulk_jobs import QUICK, bulk, is_clean, read_parts, write_corpus
 from commands import call
 
 from docmt.bulk import worker
@@ -16,11 +18,17 @@ from docmt.bulk import worker
 FORK = multiprocessing.get_context("fork")  # a new Python would import torch for seconds
 
 
-@pytest.fixture
-def whole(model, corpus, tmp_path):
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """JSONL with texts, which no worker changes."""
+    return write_corpus(tmp_path_factory.mktemp("kills"))
+
+
+@pytest.fixture(scope="module")
+def whole(model, corpus):
     """The results of one worker."""
-    bulk(model, corpus, "-o", tmp_path / "whole")
-    return read_parts(tmp_path / "whole")
+    bulk(model, corpus, "-o", corpus.with_name("whole"))
+    return read_parts(corpus.with_name("whole"))
 
 
 @pytest.fixture(autouse=True)
@@ -29,15 +37,15 @@ def quickly(monkeypatch):
 
 
 def start(model, corpus, job, kill_at=0):
-    """Start a worker in a process, which kills itself before its n-th change of the disk."""
+    """Start a worker in a process, which kills itself where it is about to change the disk for the n-th reason."""
 
     def work():
-        counted = [0]
+        places = set()
 
         def counting(function):
             def call_or_die(*arguments, **options):
-                counted[0] += 1
-                if counted[0] == kill_at:
+                places.add(tuple((frame.f_code, line) for frame, line in traceback.walk_stack(None)))
+                if len(places) == kill_at:
                     os.kill(os.getpid(), signal.SIGKILL)
                 return function(*arguments, **options)
 
@@ -53,14 +61,22 @@ def start(model, corpus, job, kill_at=0):
     return process
 
 
-@pytest.mark.parametrize("kill_at", [pytest.param(n, marks=[] if n == 12 else pytest.mark.full) for n in range(1, 60)])
-def test_killed_before_any_change_of_the_disk(model, corpus, tmp_path, whole, kill_at):
-    process = start(model, corpus, tmp_path / "job", kill_at)
-    process.join()
-    assert process.exitcode in ((-signal.SIGKILL,) if kill_at < 50 else (-signal.SIGKILL, 0))
-    bulk(model, corpus, "-o", tmp_path / "job")
-    assert read_parts(tmp_path / "job") == whole
-    assert is_clean(tmp_path / "job"), list((tmp_path / "job").rglob("*"))
+@pytest.mark.parametrize(
+    ("first", "step"), [(12, 1000), *(pytest.param(first, 3, marks=pytest.mark.full) for first in (1, 2, 3))]
+)
+def test_killed_before_any_change_of_the_disk(model, corpus, tmp_path, whole, first, step):
+    """Once for every place in the program that changes it."""
+    for kill_at in count(first, step):
+        job = tmp_path / str(kill_at)
+        process = start(model, corpus, job, kill_at)
+        process.join()
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+        bulk(model, corpus, "-o", job)
+        assert read_parts(job) == whole
+        assert is_clean(job), list(job.rglob("*"))
+    assert kill_at > 30
 
 
 @pytest.mark.full

@@ -3,14 +3,13 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import suppress
 
 import pytest
 import torch
 from commands import assert_one_sentence
+from forked import ForkedPython, run_forked
 from safetensors.torch import load_file
 
 pytest.importorskip("transformers")
@@ -61,11 +60,8 @@ def pull(server, home, tmp_path):
         return {**values, "DOCMT_HOME": str(home), "OMP_NUM_THREADS": "1", **changes}
 
     def run(*arguments, command="pull", wait=True, **changes):
-        line = [sys.executable, "-c", START, command, *map(str, arguments)]
-        options = {"env": environment(**changes), "text": True}
-        if not wait:
-            return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
-        return subprocess.run(line, capture_output=True, timeout=120, **options)
+        run_or_start = run_forked if wait else ForkedPython
+        return run_or_start(["-c", START, command, *arguments], env=environment(**changes))
 
     return run
 
@@ -159,7 +155,7 @@ def test_a_broken_connection_is_resumed_where_it_broke(pull, server, home):
 def test_a_killed_pull_leaves_no_model_and_is_continued(file, pull, server, home, files, tmp_path):
     other = {"model.safetensors": "pytorch_model.bin"}.get(file, "model.safetensors")
     server.repositories[ID] = {name: data for name, data in files.items() if name != other}
-    server.stalled[file] = 5000
+    server.stalled[file] = 20_000  # of which the first are on the disk: Python writes 8,192 at once
     process = pull(ID, wait=False)
     deadline = time.monotonic() + 60
     started = False
@@ -167,7 +163,7 @@ def test_a_killed_pull_leaves_no_model_and_is_continued(file, pull, server, home
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
         with suppress(FileNotFoundError):  # a smaller file was finished and renamed meanwhile
-            started = any(path.stat().st_size >= 5000 for path in tmp_path.rglob("*.incomplete"))
+            started = any(path.stat().st_size >= 8192 for path in tmp_path.rglob("*.incomplete"))
     refused(pull(ID), f"{ID} is being pulled by process .*: wait for it, or stop it", home)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -303,8 +299,7 @@ def test_a_full_disk_leaves_no_model(pull, server, home):
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000)); import signal; "
     limit += "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from docmt.cli.app import main; sys.exit(main())"
     environment = {"HF_ENDPOINT": server.endpoint, "HF_HOME": str(home / "cache"), "HF_HUB_DISABLE_XET": "1"}
-    line = [sys.executable, "-c", limit, "pull", ID]
-    outcome = subprocess.run(line, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120)
+    outcome = run_forked(["-c", limit, "pull", ID], env={**os.environ, **environment})
     refused(outcome, "cannot write .*: File too large", home)
 
 

@@ -1,15 +1,13 @@
 """The command line in this process and in processes of its own, and settings that make it quick."""
 
 import io
-import os
 import re
-import subprocess
 import sys
 import time
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import torch
+from forked import ForkedPython
 
 from docmt.cli.app import main
 from docmt.core import resumable_file
@@ -68,11 +66,7 @@ def call(*arguments, stdin=b""):
 
 def start(*arguments, **options):
     """Starts `docmt ARGUMENTS` as a process with pipes."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    environment["OMP_NUM_THREADS"] = str(torch.get_num_threads())
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    command = [sys.executable, "-m", "docmt.cli.app", *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, text=True, **{**pipes, **options})
+    return ForkedPython(["-m", "docmt.cli.app", *arguments], **options)
 
 
 def wait_for_lines(path, count, process):

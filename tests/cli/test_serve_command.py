@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import call, fails
+from forked import ForkedPython
 
 pytest.importorskip("uvicorn")
 pytest.importorskip("httpx")
@@ -153,8 +154,7 @@ def test_a_process_serves_on_a_unix_socket_behind_a_prefix(run, tmp_path):
     options = ["--host", f"unix:{path}", "--root-path", "https://tool.example/mt", "--data", str(tmp_path / "data")]
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(str(path))  # its file stays
-    command = [sys.executable, "-m", "docmt", "serve", str(run), *options, "--beam", "1"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    process = ForkedPython(["-m", "docmt", "serve", run, *options, "--beam", "1"])
     try:
         line = next(line for line in process.stderr if "the page is at" in line)
         assert f"unix:{path} " in line
@@ -172,8 +172,7 @@ def test_a_process_serves_on_a_unix_socket_behind_a_prefix(run, tmp_path):
 
 @pytest.mark.parametrize("signal_", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)])
 def test_a_process_serves_until_it_is_asked_to_stop(run, tmp_path, signal_):
-    command = [sys.executable, "-m", "docmt", "serve", str(run), "--port", "0", "--data", str(tmp_path), "--beam", "1"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    process = ForkedPython(["-m", "docmt", "serve", run, "--port", "0", "--data", tmp_path, "--beam", "1"])
     try:
         line = next(line for line in process.stderr if "the page is at" in line)
         url = re.search(r"http://\S+", line)[0]

@@ -481,7 +481,7 @@ def test_a_full_disk(models, tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_killed_in_a_process_of_its_own(models, tmp_path):
-    (tmp_path / "in.txt").write_text(TEXT * 8)
+    (tmp_path / "in.txt").write_text(TEXT * 4)
     command = ["translate", models["group"], tmp_path / "in.txt", "-o", tmp_path / "out", *SEARCH]
     process = start(*command)
     wait_for_lines(tmp_path / "out.partial", 4, process)

@@ -155,7 +155,7 @@ def make_decoder_input(model, sentences):
     return shift_joined(sentences) if is_joined(model) else add_boundaries(sentences)
 
 
-@pytest.mark.parametrize("system", in_tiers(VARIANTS, also=["group, sentence distances", *FAMILIES]))
+@pytest.mark.parametrize("system", in_tiers(VARIANTS, also=["group, sentence distances", *FAMILIES], every=True))
 def test_cached_steps_equal_the_full_forward_pass_after_reordering(system):
     model = build(**VARIANTS[system])
     document = DOCUMENTS[2]
@@ -201,7 +201,7 @@ def test_documents_together_are_translated_as_each_alone(system):
         assert [h.score for h in results] == pytest.approx([h.score for h in alone], abs=1e-5)
 
 
-@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, also=["mbart50, keep prefix"]))
+@pytest.mark.parametrize("system", in_tiers(WITH_FAMILIES, also=["mbart50, keep prefix"], every=True))
 def test_scoring_a_translation_gives_the_score_of_the_search(system):
     model = build(**WITH_FAMILIES[system])
     config = SearchConfig(beam=4, max_length_ratio=1.2, max_length_extra=2.0)

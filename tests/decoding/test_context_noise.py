@@ -28,7 +28,7 @@ def kept_scores(model, sources, targets, kept=None, seed=1, drafts=None):
     return torch.tensor(scores)
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS, also=["sentence"]))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, also=["sentence", "group only"]))
 def test_noise_reaches_the_systems_that_read_context(system):
     """A document of one sentence has none. Without noise, scores are the same before and after."""
     model = build(**SYSTEMS[system])

@@ -45,7 +45,7 @@ def exact_products():
     torch.backends.cudnn.allow_tf32 = False
 
 
-@pytest.mark.parametrize("name", in_tiers(MODELS, FEW))
+@pytest.mark.parametrize("name", in_tiers(MODELS, FEW, every=True))
 def test_states_and_gradients_equal_those_of_the_processor(name):
     model = build(**MODELS[name])
     states, gradients = forward(model)
@@ -57,7 +57,7 @@ def test_states_and_gradients_equal_those_of_the_processor(name):
         torch.testing.assert_close(cuda_gradients[weight] / scale, gradient / scale, atol=2e-4, rtol=0, msg=weight)
 
 
-@pytest.mark.parametrize("name", in_tiers(MODELS, FEW))
+@pytest.mark.parametrize("name", in_tiers(MODELS, FEW, every=True))
 def test_varlen_attention_in_bfloat16_stays_near_float32(name, monkeypatch):
     """Flash attention, with causal spans after earlier keys, rounds about as much as the padded kernel does."""
     model = build(**MODELS[name])
@@ -72,7 +72,7 @@ def test_varlen_attention_in_bfloat16_stays_near_float32(name, monkeypatch):
         assert errors[0] <= 2 * errors[1] + 1e-2 * float(exact.norm() + whole), (weight, *errors)
 
 
-@pytest.mark.parametrize("name", in_tiers(MODELS, FEW))
+@pytest.mark.parametrize("name", in_tiers(MODELS, FEW, every=True))
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translations_and_scores_equal_those_of_the_processor(name, beam):
     model = build(**MODELS[name])

@@ -29,11 +29,12 @@ OVERLAP = {"overlap": 2, "instance_tokens": 24}  # most instances see sentences 
 LONGEST = 5  # sentences of most documents
 
 
-def in_two_tiers(*quick):
-    """Return all variants and contexts as test parameters; those whose id is not quick run in `make test-all`."""
+def in_two_tiers(*quick, every=False):
+    """Return all variants and contexts as test parameters, of which those that are not quick take turns."""
     groups = [name for name, settings in VARIANTS.items() if settings.get("system", "group") == "group"]
     cases = {n: (n, {}) for n in VARIANTS} | {f"{n}, overlap": (n, OVERLAP) for n in groups}
-    marked = [pytest.param(*case, id=id, marks=[] if id in quick else pytest.mark.full) for id, case in cases.items()]
+    marks = {tier.values[0]: tier.marks for tier in in_tiers(cases, quick, every=every) if not isinstance(tier, str)}
+    marked = [pytest.param(*case, id=id, marks=marks.get(id, ())) for id, case in cases.items()]
     return pytest.mark.parametrize(("name", "context"), marked)
 
 
@@ -60,9 +61,9 @@ def score(model, sources, targets, context=()):
     return score_documents(model, sources, targets, SPECIALS, settings[0], context=settings[1])
 
 
-@in_two_tiers("linear, averaging, overlap", "what was said before")
+@in_two_tiers("linear, averaging, overlap", "what was said before", every=True)
 def test_greedy_search_equals_the_sequential_one_and_drafts_alone_do_not(name, context, monkeypatch):
-    model, sources = make_model(name, seed=6), documents(6, count=8, sentences=2 * LONGEST)
+    model, sources = make_model(name, seed=6), documents(6, count=5, sentences=2 * LONGEST)
     sources[3:3] = [[], [sources[0][0], [], *sources[0][1:3], []]]
     wanted = translate(model, sources, context, sequential=True)
     check_all_equal(translate(model, sources, context), wanted)

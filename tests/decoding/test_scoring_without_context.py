@@ -33,7 +33,7 @@ def change_words(document, kept):
     return [[4 + (word + 9) % 21 for word in s] if i != kept else s for i, s in enumerate(document)]
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS, also=["sentence"]))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, also=["sentence", "group only"]))
 def test_no_other_sentence_changes_anything(system):
     model = build(**SYSTEMS[system])
     source, target, drafts = DOCUMENTS[2], TARGETS[2], DRAFTS[2]
@@ -55,7 +55,7 @@ def test_a_single_sentence_has_equal_scores_without_context(system):
     assert torch.equal(scores(model, [DOCUMENTS[1]], [TARGETS[1]]), scores(model, [DOCUMENTS[1]], [TARGETS[1]], False))
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS, FEW, ["sentence"]))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, FEW, ["sentence", "group only"]))
 def test_only_systems_without_context_have_equal_scores(system):
     model = build(**SYSTEMS[system])
     gains = scores(model, DOCUMENTS, TARGETS) - scores(model, DOCUMENTS, TARGETS, False)

@@ -49,7 +49,7 @@ def test_spans_end_with_whole_sentences_and_can_be_resumed(name):
     for span in (span for spans in lists for span in spans):
         numbers = NUMBERS[span.document]
         assert span.last == len(numbers) or numbers[span.last] != numbers[span.last - 1]
-    for count in range(len(lists)):
+    for count in range(0, len(lists), 3):
         points = {span.document: span.resume_point for spans in lists[:count] for span in spans}
         rest = make_stream(numbers=NUMBERS, resume_points=points).translate()
         assert results(rest) == results(lists[count:])

@@ -182,11 +182,11 @@ NO_SERVER = {
     "stream not UTF-8": (stream(b"data: \xff\n\n"), "its answer is no JSON"),
 }
 TOO_SLOW = {
-    "slow": (bytes_of(b"", pause=3), "no answer within 1 s"),
-    "body in drops": (bytes_of(OK + b"\r\n", b" ", pause=0.05, times=60), "no answer within 1 s"),
-    "header in drops": (bytes_of(b"HTTP/1.1 200 OK\r\nX: ", b"x", pause=0.05, times=60), "no answer within 1 s"),
-    "status in drops": (bytes_of(b"HTTP/1.1 100 Continue\r\n\r\n", pause=0.05, times=60), "no answer within 1 s"),
-    "chunk length in drops": (bytes_of(CHUNKED + b"1;", b"x", pause=0.05, times=60), "no answer within 1 s"),
+    "slow": (bytes_of(b"", pause=3), "no answer within 0.5 s"),
+    "body in drops": (bytes_of(OK + b"\r\n", b" ", pause=0.05, times=60), "no answer within 0.5 s"),
+    "header in drops": (bytes_of(b"HTTP/1.1 200 OK\r\nX: ", b"x", pause=0.05, times=60), "no answer within 0.5 s"),
+    "status in drops": (bytes_of(b"HTTP/1.1 100 Continue\r\n\r\n", pause=0.05, times=60), "no answer within 0.5 s"),
+    "chunk length in drops": (bytes_of(CHUNKED + b"1;", b"x", pause=0.05, times=60), "no answer within 0.5 s"),
     "error in drops": (bytes_of(b"HTTP/1.1 500 No\r\n\r\n", b"x", pause=0.05, times=60), "it answers 500"),
 }
 NOT_FOR_US = {
@@ -324,7 +324,7 @@ def test_a_server_that_comes_back_is_asked_again(name, tmp_path):
 def test_an_answer_that_takes_too_long_ends_after_the_time_of_a_request(name, tmp_path):
     answer, reason = TOO_SLOW[name]
     with serving(misbehaving(answer, times=2)) as fake:
-        outcome = translate(profile(tmp_path, fake, limits=SLOW))
+        outcome = translate(profile(tmp_path, fake, limits={**SLOW, "seconds": 0.5}))
         assert reason in outcome.end or (name == "error in drops" and outcome.targets == TARGETS)  # asked otherwise
         assert translate(profile(tmp_path, fake)).targets == TARGETS
 

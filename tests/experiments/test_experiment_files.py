@@ -29,7 +29,7 @@ def test_shipped_experiments():
 
 @pytest.mark.full
 @pytest.mark.parametrize("scale", ["cpu", pytest.param("full", marks=pytest.mark.full)])
-@pytest.mark.parametrize("name", in_tiers(SHIPPED, ["systems", "rfa-table1"]))
+@pytest.mark.parametrize("name", in_tiers(SHIPPED, ["systems", "rfa-table1"], every=True))
 def test_every_shipped_experiment_can_be_planned(name, scale, store, tmp_path):
     if name == "systems":  # it starts from a model that is there
         files = {split: [store.parent / f"{split}.jsonl"] for split in ("train", "dev", "test")}

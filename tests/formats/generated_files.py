@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from docmt.core.errors import DocmtError
 
 
-def check_files(*strategies, quick=50, full=300):
+def check_files(*strategies, quick=50, full=100):
     """Give a test `quick` drawn examples, or `full` in the full tests (times --fuzz).
 
     strategies: one for each argument.
@@ -43,9 +43,9 @@ def mutate(data, generator):
 
 
 def read_mutants(read, *samples):
-    """Yield files of 600 damaged samples, which are written as they are. Others are refused."""
+    """Yield files of 200 damaged samples, which are written as they are. Others are refused."""
     generator = random.Random(1)
-    for number in range(600):
+    for number in range(200):
         data = mutate(samples[number % len(samples)], generator)
         try:
             file = read(data)

@@ -174,7 +174,7 @@ def translations(draw):
 
 
 @pytest.mark.full
-@check_files(translations(), quick=80, full=400)
+@check_files(translations(), quick=80, full=150)
 def test_no_code_is_lost_or_doubled(case):
     unit, passages = case
     projected, missing = project_codes(unit, passages)
@@ -191,7 +191,7 @@ def test_no_code_is_lost_or_doubled(case):
 
 
 @pytest.mark.full
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(marked_units())
 def test_text_that_stays_keeps_its_codes(unit):
     links = [(*span, *span) for span in find_words(unit.text)]
@@ -231,7 +231,7 @@ def pairs_by_word(unit):
 
 
 @pytest.mark.full
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_no_word_has_a_wrong_pair_where_the_alignment_is_known(data):
     """Wrong tokens as TransIns counts them: words whose pairs are not those of their source word."""

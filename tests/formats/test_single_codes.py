@@ -184,7 +184,7 @@ def sentences(draw):
 
 
 @pytest.mark.full
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(sentences())
 def test_ranges_enclose_and_codes_stay_in_order(case):
     unit, order = case

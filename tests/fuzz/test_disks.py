@@ -10,7 +10,7 @@ import time
 
 import pytest
 from commands import QUICK
-from harness import Child, check_outcome, contents
+from harness import TEXT, Child, check_outcome, contents, keeps_to_the_contract
 
 pytestmark = pytest.mark.full
 
@@ -92,13 +92,20 @@ def commands(prepare, train, run, source):
     }
 
 
+@pytest.fixture(scope="module")
+def wholes(store, run, tmp_path_factory):
+    """By name: what a command ends with that nothing disturbs."""
+    source = tmp_path_factory.mktemp("whole") / "a.txt"
+    source.write_text(TEXT * 20)
+    translation = source.with_name("x")
+    keeps_to_the_contract("translate", run, source, "-o", translation, *QUICK, statuses=(0,))
+    return {"prepare": contents(store), "train": contents(run / "model"), "translate": contents(translation)}
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 @pytest.mark.parametrize("name", ["prepare", "train", "translate"])
-def test_a_disk_that_fails_is_told_and_nothing_is_lost(name, fault, cases, commands, tmp_path):
+def test_a_disk_that_fails_is_told_and_nothing_is_lost(name, fault, cases, commands, wholes, tmp_path):
     command, option, go_on = commands[name]
-    whole = tmp_path / "whole" / "x"
-    whole.parent.mkdir()
-    assert Child(tmp_path, *command, option, whole).end().status == 0
     for number, chance in enumerate(cases(2, f"faults ({fault.__name__.replace('_', ' ')})")):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -112,6 +119,6 @@ def test_a_disk_that_fails_is_told_and_nothing_is_lost(name, fault, cases, comma
             again = Child(tmp_path, *go_on(place)).end()
             assert again.status == 0, (outcome, again)
         parts = ("model",) if name == "train" else ()
-        assert contents(place.joinpath(*parts)) == contents(whole.joinpath(*parts))
+        assert contents(place.joinpath(*parts)) == wholes[name]
         assert list(folder.iterdir()) == [place], list(folder.rglob("*"))
         assert not list(folder.rglob(".*.tmp"))

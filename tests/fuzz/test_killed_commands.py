@@ -13,6 +13,7 @@ from harness import TEXT, Child, contents, keeps_to_the_contract
 from launching import free_port, variables_of
 
 from docmt.bulk import worker
+from docmt.serve import document_jobs
 from docmt.serve.job_store import JobStore
 from docmt.training import distributed
 
@@ -153,6 +154,11 @@ DOCUMENTS = {
 }
 
 
+def start_suspects_at_once():
+    """Goes on with the documents of a server that was killed without waiting for others to make progress."""
+    document_jobs._SUSPECT_SECONDS = 0.3
+
+
 class Service:
     """`docmt serve` in a process, and a client that sends documents and takes what becomes of them."""
 
@@ -160,7 +166,8 @@ class Service:
         httpx = pytest.importorskip("httpx")
         port = free_port()
         url = f"http://127.0.0.1:{port}"
-        self.child = Child(folder, "serve", model, "--data", data, "--port", port, *QUICK)
+        arguments = ["serve", model, "--data", data, "--port", port, *QUICK]
+        self.child = Child(folder, *arguments, before=start_suspects_at_once)
         self.client, self.unreachable = httpx.Client(base_url=url, timeout=PATIENCE), httpx.TransportError
 
     def use(self, ids):

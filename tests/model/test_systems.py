@@ -87,7 +87,7 @@ def test_global_decoder_layers_see_the_target_so_far():
     assert changed_rows(model, SOURCE, with_token(TARGET, 1, 1, 30)) == [False, True, True]
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, every=True))
 def test_nothing_looks_ahead_in_the_target(system):
     model = build(**SYSTEMS[system])
     before = logits(model, [(SOURCE, TARGET)])[0]
@@ -179,7 +179,7 @@ def test_group_only_on_one_sentence_is_the_sentence_transformer():
         assert torch.equal(group.logits([pair])[0], sentence.logits([pair])[0])
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, every=True))
 def test_usual_positions_are_known_from_the_config_alone(system):
     """Sentences that a system cannot tell apart otherwise have positions that run on; a stored config says which."""
     config = build(**{**SYSTEMS[system], "positions": "auto"}).config
@@ -316,7 +316,7 @@ def test_rotated_scores_depend_on_the_distance_in_sentences_alone():
     ]
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, every=True))
 @pytest.mark.parametrize("normalization", ["post", "pre"])
 def test_batched_equals_single(system, normalization):
     model = build(**{**SYSTEMS[system], "normalization": normalization})
@@ -577,13 +577,13 @@ def test_sentences_must_be_aligned():
         model(ModelInput(pack([SOURCE]), torch.arange(3)))
 
 
-@pytest.mark.parametrize("system", in_tiers(name for name in SYSTEMS if name != "document"))
+@pytest.mark.parametrize("system", in_tiers([name for name in SYSTEMS if name != "document"], every=True))
 def test_unequal_numbers_of_sentences_are_refused(system):
     with pytest.raises(ValueError, match="document 2 has 3 source but 2 target sentences"):
         build(**SYSTEMS[system]).logits([(SOURCE, TARGET), (SOURCE, TARGET[:2])])
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, every=True))
 def test_predicted_positions_alone_have_states(system):
     model = build(**SYSTEMS[system])
     documents, predicted = ([SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]]), torch.tensor([0, 3, 9, 17])
@@ -591,7 +591,7 @@ def test_predicted_positions_alone_have_states(system):
     assert torch.equal(some, model(inputs(model, *documents))[predicted])
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, every=True))
 def test_filling_changes_nothing(system):
     model = build(**SYSTEMS[system])
     read = inputs(model, [SOURCE, SOURCE[1:]], None, [TARGET, TARGET[1:]])
@@ -615,7 +615,7 @@ def test_sentences_that_are_only_looked_back_at_change_nothing_else(name):
     torch.testing.assert_close(alone, torch.cat((parts[2], parts[4])), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, every=True))
 def test_every_parameter_has_a_gradient(system):
     """A parameter without one would make processes that exchange gradients wait for ever."""
     for source, target in ((SOURCE, TARGET), (SOURCE[:1], TARGET[:1])):
@@ -635,7 +635,7 @@ def test_patterns_that_see_nothing_have_gradients_of_zero(kernel):
     assert all(x.grad is not None and not x.grad.any() for x in (q, k, v))
 
 
-@pytest.mark.parametrize("system", in_tiers(SYSTEMS, ["group"]))
+@pytest.mark.parametrize("system", in_tiers(SYSTEMS, ["group"], every=True))
 def test_index_tensors_die_with_their_batch(system):
     """Without waiting for the collector of cycles, which may come late, and then takes its time."""
     model = build(**SYSTEMS[system]).train()

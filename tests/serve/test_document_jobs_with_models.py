@@ -9,6 +9,7 @@ from test_engine import SEARCH, SYSTEMS, running, save, sentences
 
 import docmt
 from docmt.documents import Document
+from docmt.serve import document_jobs
 from docmt.serve.document_jobs import DocumentJobs, DocumentOptions
 from docmt.serve.job_translation import TermRequest
 from docmt.serve.model_pool import UnknownModel
@@ -82,7 +83,8 @@ def cut_journal(data, id, lines, status="running"):
 
 
 @pytest.mark.full
-def test_an_interrupted_job_ends_with_the_same_bytes(model, tmp_path):
+def test_an_interrupted_job_ends_with_the_same_bytes(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(document_jobs, "_SUSPECT_SECONDS", 0.0)
     data = tmp_path / "data"
 
     async def translate(id=""):

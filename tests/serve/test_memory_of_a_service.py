@@ -7,6 +7,7 @@ from test_document_jobs_with_models import create, cut_journal, finish
 from test_engine import SYSTEMS, running, save
 
 from docmt import DocmtError, Document
+from docmt.serve import document_jobs
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.job_translation import TermRequest
 from docmt.serve.work_queue import Work
@@ -36,7 +37,8 @@ def memory(tmp_path):
 
 
 @pytest.mark.full
-def test_jobs_and_texts_reuse_a_memory(model, memory, tmp_path):
+def test_jobs_and_texts_reuse_a_memory(model, memory, tmp_path, monkeypatch):
+    monkeypatch.setattr(document_jobs, "_SUSPECT_SECONDS", 0.0)
     data, expected = tmp_path / "data", ["Anna a une lampe.", "Ici, pas cher du tout."]
 
     async def translate(id=""):

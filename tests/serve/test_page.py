@@ -126,6 +126,7 @@ def test_an_alternative_is_edited_and_what_follows_translated_again(service, ope
     expect(page, sentence(2), "then fr Nobody came.")
     assert page.inner_text(sentence(0)) == "fr The cat sleeps." and page.inner_text(sentence(1)) == "C'est bizarre."
     assert "edited" in page.get_attribute(sentence(1), "class")
+    service.hold_after = 10**9
     expect(page, sentence(3), "then fr The 7 dogs left.")
     page.locator(".stale").first.wait_for(state="detached")
 

@@ -14,11 +14,9 @@ pytestmark = [pytest.mark.full, pytest.mark.browser, pytest.mark.usefixtures("fi
 
 VIEWS = {
     "wide": {},
-    "dark": {"color_scheme": "dark"},
-    "narrow": {"viewport": {"width": 360, "height": 720}},
+    "dark": {"color_scheme": "dark", "locale": "fr-FR"},
+    "narrow": {"viewport": {"width": 360, "height": 720}, "locale": "de-DE"},
     "enlarged": {"viewport": {"width": 320, "height": 256}},
-    "de": {"locale": "de-DE"},
-    "fr": {"locale": "fr-FR"},
 }
 
 

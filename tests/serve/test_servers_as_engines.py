@@ -12,7 +12,7 @@ from test_engine import SYSTEMS, save
 from tiny_service import READS_CONTEXT, SEARCH, running_server
 
 from docmt import Document, Translator
-from docmt.engines import EndpointTranslator
+from docmt.engines import EndpointTranslator, http_client
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engines"))
 from fake_server import serving, translate_words, write_profile
@@ -68,7 +68,8 @@ def test_texts_and_documents_are_translated_by_the_server_of_a_profile(tmp_path)
 
 
 @pytest.mark.full
-def test_a_document_goes_on_when_the_server_is_back(tmp_path):
+def test_a_document_goes_on_when_the_server_is_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(http_client, "_REST_SECONDS", 2.0)
     is_gone = threading.Event()
 
     def answer(text, number):

@@ -1,12 +1,13 @@
-"""Trainings in several processes of this machine, as torchrun starts them; as a program, one of the processes."""
+"""Trainings in several processes of this machine that find each other; as a program, one of the processes."""
 
 import json
 import os
 import socket
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+
+from forked import ForkedPython
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
@@ -28,9 +29,8 @@ def variables_of(rank, count, port):
 def start(command, count, **variables):
     """Start `count` processes that find each other, with these further variables of the environment."""
     port = free_port()
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return [
-        subprocess.Popen(command, env={**ENVIRONMENT, **variables_of(rank, count, port), **variables}, **pipes)
+        ForkedPython(command, env={**ENVIRONMENT, **variables_of(rank, count, port), **variables})
         for rank in range(count)
     ]
 
@@ -59,7 +59,7 @@ def train_all(configs, count, folder, resume=False):
         jobs.append(config.to_dict())
     path = folder / "jobs.json"
     path.write_text(json.dumps({"jobs": jobs, "resume": resume}))
-    for status, errors in finish(start([sys.executable, __file__, str(path)], count), timeout=900):
+    for status, errors in finish(start([__file__, path], count), timeout=900):
         assert status == 0, errors
 
 

@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from forked import ForkedPython, run_forked
 from launching import ENVIRONMENT, finish, free_port, start, variables_of
 from runs import assert_equal_runs, metrics
 from safetensors.torch import load_file
@@ -25,6 +24,7 @@ from docmt.training.distributed import start_fabric
 from docmt.training.training_corpus import TrainingCorpus
 from docmt.training.validation import DevBleu
 
+TRAIN = ["-m", "docmt.cli.app", "train"]
 GOES_ON = "Continue from the last checkpoint with docmt train --resume {}, or start again if there is none"
 
 
@@ -47,9 +47,7 @@ def test_the_survivor_of_two_says_how_to_go_on(config, tmp_path):
     config = replace(config, devices=2, stop=replace(config.stop, max_steps=100_000, patience=0))
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(config.to_dict()))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "docmt.cli.app", "train", str(recipe)]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = ForkedPython([*TRAIN, recipe])
     wait_for((config.run / "checkpoints" / "last").exists, process)
     os.kill(children_of(process.pid)[0], signal.SIGKILL)
     out, err = process.communicate(timeout=60)
@@ -81,8 +79,7 @@ def test_two_processes_share_the_translation_of_the_dev_split(change, store, tmp
     recipe = tmp_path / "recipe.yaml"
     config = replace(change(run=tmp_path / "two", **settings), devices=2, validation=validation)
     recipe.write_text(yaml.safe_dump(config.to_dict()))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, script, recipe], env=environment, capture_output=True, text=True)
+    done = run_forked([script, recipe])
     assert done.returncode == 0, done.stderr
     assert [(tmp_path / f"recipe.yaml.{leads}").read_text() for leads in (0, 1)] == ["[3, 3]", "[3, 3]"]
     for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
@@ -102,8 +99,7 @@ def test_two_processes_fine_tune_as_one_would_with_twice_the_batches(change, sen
     train(replace(config, run=tmp_path / "one", batches=replace(config.batches, gradient_accumulation=2)))
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(yaml.safe_dump(replace(config, run=tmp_path / "two", devices=2).to_dict()))
-    command = [sys.executable, "-m", "docmt.cli.app", "train", str(recipe)]
-    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    done = run_forked([*TRAIN, recipe])
     assert done.returncode == 0, done.stderr
     for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
         assert two == pytest.approx(one, rel=0.02)
@@ -153,7 +149,7 @@ def test_every_process_says_that_one_is_lost_and_the_run_goes_on(stop, number, c
         "distributed.POLL_SECONDS, distributed.LOST_POLLS, distributed.GRACE_SECONDS = 0.2, 15, 1.0\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    processes = start([sys.executable, "-c", code, "train", str(recipe)], 2)
+    processes = start(["-c", code, "train", recipe], 2)
     wait_for((config.run / "checkpoints" / "last").exists, processes[0])
     processes[number].send_signal(stop)
     survivor = processes[1 - number]
@@ -180,13 +176,13 @@ def test_processes_end_if_one_never_reaches_an_exchange(busy, config, tmp_path):
         "from docmt.cli.app import main\n"
         "from docmt.training import distributed\n"
         "from docmt.training.loop import Training\n"
-        "distributed.EXCHANGE_TIMEOUT = datetime.timedelta(seconds=5)\n"
+        "distributed.EXCHANGE_TIMEOUT = datetime.timedelta(seconds=3)\n"
         "distributed.POLL_SECONDS, distributed.GRACE_SECONDS = 0.2, 1.0\n"
         f"if os.environ['RANK'] == '{busy}':\n"
         "    Training._validate = lambda self: time.sleep(600)\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    for status, errors in finish(start([sys.executable, "-c", code, "train", str(recipe)], 2), timeout=120):
+    for status, errors in finish(start(["-c", code, "train", recipe], 2), timeout=120):
         assert status == 2, errors
         assert "Traceback" not in errors
         assert errors.endswith(GOES_ON.format(config.run) + "\n")
@@ -206,8 +202,7 @@ def test_a_process_that_meets_no_other_ends(rank, config, tmp_path):
         "sys.exit(main(sys.argv[1:]))\n"
     )
     environment = {**ENVIRONMENT, **variables_of(rank, 2, free_port())}
-    command = [sys.executable, "-c", code, "train", str(recipe)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    done = run_forked(["-c", code, "train", recipe], env=environment)
     assert (done.returncode, done.stdout) == (2, "")
     assert "the 2 processes of this training have not met within 0.05 minutes: " in done.stderr.splitlines()[-1]
     assert done.stderr.count("docmt: error: ") == 1, done.stderr
@@ -220,8 +215,7 @@ def test_a_meeting_at_a_port_that_is_taken(config, tmp_path):
     recipe.write_text(yaml.safe_dump(config.to_dict()))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         environment = {**ENVIRONMENT, **variables_of(0, 2, str(listener.getsockname()[1]))}
-        command = [sys.executable, "-m", "docmt.cli.app", "train", str(recipe)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        done = run_forked([*TRAIN, recipe], env=environment)
     assert done.returncode == 2
     assert "cannot meet (" in done.stderr and "Choose a free port" in done.stderr
     assert "--resume" not in done.stderr and "Traceback" not in done.stderr
@@ -239,16 +233,7 @@ def test_slurm_starts_the_processes(config, tmp_path):
         "SLURM_NODELIST": "localhost",
     }
     shared |= {"SLURM_JOB_NAME": "train", "SLURM_JOB_ID": "4711", "SLURM_NODEID": "0", "MASTER_PORT": free_port()}
-    command = [sys.executable, "-m", "docmt.cli.app", "train", str(recipe)]
-    processes = [
-        subprocess.Popen(
-            command,
-            env={**ENVIRONMENT, **shared, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
+    ranks = [{"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)} for rank in range(2)]
+    processes = [ForkedPython([*TRAIN, recipe], env={**ENVIRONMENT, **shared, **rank}) for rank in ranks]
     assert [status for status, _ in finish(processes)] == [0, 0]
     assert json.loads((config.run / "checkpoints" / "last" / "state.json").read_text())["processes"] == 2

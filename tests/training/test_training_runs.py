@@ -5,8 +5,6 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -15,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from forked import ForkedPython
 from runs import Killed, assert_equal_runs, assert_equal_weights, copy_before, kill_before, metrics
 from safetensors.torch import load_file
 
@@ -123,9 +122,7 @@ def run_in_background(config, folder, *launcher):
         "result = train(TrainConfig.from_dict(yaml.safe_load(open(sys.argv[1]))), resume='--resume' in sys.argv)\n"
         "sys.exit(130 if result.interrupted else 0)\n"
     )
-    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
-    command = [sys.executable, *launcher, str(script), str(recipe)]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    return ForkedPython([*launcher, script, recipe])
 
 
 def wait_for_lines(path, count, process):
