@@ -392,6 +392,34 @@ def test_no_clause_is_lost_to_a_term_and_no_word_is_doubled(translator):
     assert warranty.target.count("appareil") == 1
 
 
+def test_adjectives_agree_in_gender():
+    pytest.importorskip("simplemma")
+    translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))
+    texts = ["The inspectors carry out a joint visit.", "We saw a wide window.", "The private road", "Call the police."]
+    pairs = {"joint": "commun", "wide": "vaste", "private": "particulier", "call": "appel"}
+    made = use(translator, pairs).translate(docmt.Document.from_sentences(texts)).sentences
+    joint, wide, private, call = made
+    assert "une visite commune" in joint.target and joint.terms[0].status == "met"
+    assert "une vaste fenêtre" in wide.target and "particulière" in private.target
+    assert call.terms[0].status == "refused"  # appelle is a verb, not a feminine of appel
+
+
+def test_a_row_of_a_verb_takes_the_form_of_a_feminine_participle():
+    pytest.importorskip("simplemma")
+    translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))
+    document = docmt.Document.from_sentences(["The offers were rejected."])
+    (made,) = use(translator, {"to reject": "écarter"}, "require").translate(document).sentences
+    assert "écartées" in made.target and made.terms[0].term == "to reject"
+
+
+def test_a_rest_is_searched_though_the_word_after_the_term_is_improbable():
+    translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))
+    document = docmt.Document.from_sentences(["Do not leave the workstations without a reason."])
+    modes = [use(translator, {"workstation": "poste de travail"}, mode) for mode in get_args(TermMode)]
+    prefer, require = (each.translate(document).sentences[0] for each in modes)
+    assert prefer.target == require.target and "les postes de travail sans" in prefer.target
+
+
 @pytest.mark.parametrize("mode", get_args(TermMode))
 def test_no_conjunction_and_no_verb_of_two_words_is_lost_to_a_term(mode):
     translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))

@@ -450,14 +450,16 @@ def test_a_translation_that_alone_has_an_article_is_told(tmp_path):
 
 
 def test_what_would_never_be_found_or_would_stand_in_the_text_is_told(tmp_path):
-    rows = "source;target;garder\nstaff;agents / agentes\nmeasure;mesure (f.)\nreport (noun);rapport\nto vote;voter\n"
+    rows = (
+        "source;target;garder\nstaff;agents / agentes\nmeasure;mesure (f.)\nreport (noun);rapport\nto date;à ce jour\n"
+    )
     (tmp_path / "t.csv").write_text(f"{rows}and/or;et/ou\nFifa (club);Fifa (club)\nA (b) / c;;oui\n")
     glossary = Glossary.read(tmp_path / "t.csv", languages=("en", "fr"))
     assert [(row.line, row.reason) for row in glossary.remarks] == [
         (2, "'agents / agentes' has a slash: write | between several translations"),
         (3, "'mesure (f.)' has brackets, which would stand in the text: move them to the note"),
         (4, "'report (noun)' is found only with its brackets: move them to the note"),
-        (5, "'to vote' is found only after 'to', as a verb"),
+        (5, "'to date' is found only after 'to': write it without"),
         (7, "'Fifa (club)' is found only with its brackets: move them to the note"),
     ]
     assert glossary.terms[-1].keep and len(glossary.terms) == 7 and not glossary.skipped

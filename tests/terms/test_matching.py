@@ -27,6 +27,8 @@ def found(terms, sentence):
         ({"decision-making": "x"}, "Decision-making is hard", ["Decision-making"]),
         ({"policy": "x"}, "no police, but policies", ["policies"]),
         ({"C++": "x"}, "C and C++ and C#", ["C++"]),
+        ({"log file": "x", "e-mail": "y"}, "The log-file - a log - file, an E-mail", ["log-file", "E-mail"]),
+        ({"order": "x", "course": "y"}, "In order to win, of course, give the order", ["order"]),
         ({"measure": "x"}, "", []),
         ({"drawbar": "x"}, "Drawbars, drawbar", ["Drawbars", "drawbar"]),
         ({"İ": "x", "straße": "y"}, "STRASSE Straße", ["STRASSE", "Straße"]),
@@ -294,3 +296,23 @@ def test_the_noun_of_a_phrase_has_the_number_in_every_language(pairs, languages,
 def test_a_kept_name_is_no_common_noun():
     terms = TermMatcher(Glossary(("en", "fr"), (Term("Word", ("Word",), keep=True),)))
     assert found(terms, "Word has words, and WORDS.") == ["Word", "WORDS"]
+
+
+def test_a_row_of_a_verb_is_found_as_a_verb():
+    pytest.importorskip("simplemma")
+    terms = matcher({"report": "rapport", "to report": "signaler", "to log in": "se connecter", "to date": "à ce jour"})
+    wanted = {
+        "We want to report it": ["to report"],
+        "They must not report the loss": ["to report"],
+        "The report is long": ["report"],
+        "You log in, to date": ["to log in", "to date"],
+    }
+    assert {text: [each.term.source for each in terms.find(text)] for text in wanted} == wanted
+    alone = matcher({"to report": "signaler"})
+    assert found(alone, "He reported the loss. The report is here.") == ["reported"]
+
+
+def test_plurals_of_acronyms_are_found_in_large_glossaries():
+    names = [f"{first}{second}X" for first, second in product("ABCDE", "FGHI")]
+    terms = matcher({name: name[::-1] for name in names})
+    assert found(terms, "The AFX and two BGXs") == ["AFX", "BGXs"]

@@ -42,6 +42,9 @@ def test_forms_of_verbs_are_known(language, verbs, others):
             "It is there to [support] the firm.",
         ),
         *("The machine does not [work].", "They must never [test] it.", "It won't [cost] much."),
+        *("What does it [cost]?", "He [breaches] it.", "The party that [breaches] the contract pays."),
+        *("Nothing [changes] here.", "Close the boxes and [store] them.", "The device [updates] itself."),
+        *("We are [meeting] the members.", "Doctors [query] the figures."),
     ],
 )
 def test_english_verbs_are_known_by_what_stands_around_them(sentence):
@@ -65,6 +68,9 @@ def test_english_verbs_are_known_by_what_stands_around_them(sentence):
             "He spoke to [reporters].",
             "Thanks to [work] at home, we live.",
             "This isn't [work].",
+            "We know that [breaches] are rare.",
+            "The [meeting] was long.",
+            "After the [test] it was late.",
         ),
     ],
 )
@@ -103,7 +109,8 @@ def test_a_word_after_an_article_and_one_in_ing_cannot_be_verbs():
         ("fr", "arrêté", "arrêtés"),
         ("en", "report", "reports"),
         ("en", "annex", "annexes"),
-        ("en", "hotfix", "hotfixes"),
+        *(("en", "hotfix", "hotfixes"), ("en", "leaf", "leaves"), ("en", "axis", "axes"), ("en", "sky", "skies")),
+        *(("en", "cancel", "cancelled"), ("fr", "écarter", "écartée"), ("fr", "voir", "vues")),
     ],
 )
 def test_a_plural_that_the_table_lacks_has_a_key_of_its_word(language, word, plural):
@@ -116,3 +123,35 @@ def test_a_plural_that_the_table_lacks_has_a_key_of_its_word(language, word, plu
 def test_adjectives_have_no_plural():
     pytest.importorskip("simplemma")
     assert not load_word_forms("en").are_forms("new", "news")
+
+
+@pytest.mark.parametrize(
+    ("verb", "model", "made"),
+    [
+        ("résilier", "annulés", "résiliés"),
+        ("écarter", "rejetée", "écartée"),
+        ("régler", "payées", "réglées"),
+        ("prolonger", "étendu", ""),
+        ("valider", "salle", ""),
+    ],
+)
+def test_verbs_have_the_form_of_other_verbs(verb, model, made):
+    pytest.importorskip("simplemma")
+    assert load_word_forms("fr").conjugate(verb, model) == made
+
+
+def test_feminines_of_adjectives():
+    pytest.importorskip("simplemma")
+    forms = load_word_forms("fr")
+    feminines = {"commun": "commune", "moyen": "moyenne", "actif": "active", "net": "nette", "étendu": "étendue"}
+    feminines |= {"nouveau": "nouvelle", "particulier": "particulière", "heureux": "heureuse", "large": "large"}
+    assert {word: forms.feminine(word) for word in feminines} == feminines
+    assert all(map(forms.is_feminine, ("grandes", "nouvelle", "privée", "particulière")))
+    assert not any(map(forms.is_feminine, ("maison", "grand", "voiture", "vaste", "porte")))
+    assert not forms.feminine("maison") and not load_word_forms("en").feminine("new")
+
+
+def test_words_of_idioms_are_told():
+    forms, sentence = load_word_forms("en"), "In order to win, of course, the order counts"
+    assert [sentence[slice(*span)] for span in forms.find_idioms(sentence)] == ["In order to", "of course"]
+    assert load_word_forms("cs").find_idioms(sentence) == []

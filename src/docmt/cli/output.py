@@ -24,6 +24,7 @@ from docmt.decoding.file_translation import FileTranslation
 from docmt.decoding.term_report import TERM_COLUMNS, make_rows, render_rows, summarize_terms
 from docmt.decoding.translation_results import PartialTranslation, ResumePoint, Translation
 from docmt.documents import Document, InputFile
+from docmt.terms.matching import TermMode
 
 _log = logging.getLogger(__name__)
 
@@ -172,14 +173,15 @@ class Report:
         others = f"; {conflicts:,} translated anew, because the memory has several translations" * bool(conflicts)
         _log.info(f"memory: {text} ({context:,} with the sentence before){others}")
 
-    def log_terms(self, path: str) -> None:
+    def log_terms(self, path: str, mode: TermMode) -> None:
         """Log what became of terms, and write each of them to a path as tab-separated values."""
         status, dropped = map(TERM_COLUMNS.index, ("status", "dropped"))
         counts = Counter(row[status] for row in self.terms)
         losing = {tuple(row[:2]) for row in self.terms if row[status] == "second_search" and row[dropped] != ""}
         if losing:
             _log.warning(f"{len(losing):,} x terms replace other words, too (`dropped` in {path or '--terms-report'})")
-        advice = "; --terms-mode require takes what is refused, but for verbs" if counts["refused"] else ""
+        advice = "; --terms-mode require takes what is refused, but for verbs"
+        advice *= counts["refused"] > 0 and mode == "prefer"
         _log.info(f"{summarize_terms(counts)} ({path or '--terms-report FILE lists them'}{advice})")
         if path:
             write_text(path, render_rows(self.terms))

@@ -25,6 +25,7 @@ from docmt.formats.language_codes import format_language_tag, is_same_language, 
 from docmt.terms.articles import cut_definite
 from docmt.terms.glossary_files import read_entries
 from docmt.terms.glossary_tables import ALTERNATIVES, COLUMNS, Entry, EntryFile, EntryWord, read_flag
+from docmt.terms.word_forms import load_word_forms
 
 MAX_TERM_BYTES = 1024
 _UNUSABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -133,12 +134,11 @@ class Glossary:
 
     def log_problems(self) -> None:
         """Log the first rows that look wrong, and the first that are skipped."""
-        for row in self.remarks[:_MAX_LOGGED]:
-            _log.warning(f"{row.path}, line {row.line}: {row.reason}")
-        for row in self.skipped[:_MAX_LOGGED]:
-            _log.warning(f"{row.path}, line {row.line}: skipped: {row.reason}")
-        if (more := len(self.skipped) - _MAX_LOGGED) > 0:
-            _log.warning(f"{more} more rows are skipped: docmt terms check lists them")
+        for rows, sign, name in ((self.remarks, "", "look wrong"), (self.skipped, "skipped: ", "are skipped")):
+            for row in rows[:_MAX_LOGGED]:
+                _log.warning(f"{row.path}, line {row.line}: {sign}{row.reason}")
+            if (more := len(rows) - _MAX_LOGGED) > 0:
+                _log.warning(f"{more} more rows {name}: docmt terms check lists them")
 
     def checksum(self) -> str:
         """Return a checksum of the languages and terms."""
@@ -216,7 +216,7 @@ class GlossaryBuilder:
     def _describe_doubts(self, term: Term) -> list[str]:
         """Return what looks wrong with a term: what is never found so, or would stand in the text."""
         source, target = self.languages
-        doubts = [f"{term.source!r} is found only {sign}" for sign in _describe_source(term.source, source)]
+        doubts = [f"{term.source!r} is found only {sign}" for sign in _describe_source(term, self.languages)]
         if term.keep:
             return doubts
         for text in term.targets:
@@ -309,10 +309,12 @@ def clean_text(text: str) -> tuple[str, str]:
     return text, ""
 
 
-def _describe_source(text: str, language: str) -> list[str]:
+def _describe_source(term: Term, languages: tuple[str, str]) -> list[str]:
     """Return with what a source term is found, and hardly ever is."""
-    found = ["with its brackets: move them to the note"] if _BRACKETS.search(text) else []
-    return found + ["after 'to', as a verb"] * (primary_language(language) == "en" and text.startswith("to "))
+    found = ["with its brackets: move them to the note"] if _BRACKETS.search(term.source) else []
+    is_verb = primary_language(languages[0]) == "en" and term.source.startswith("to ")
+    is_found = not is_verb or any(map(load_word_forms(languages[1]).begins_with_verb, term.targets))
+    return found + ["after 'to': write it without"] * (not is_found)
 
 
 def _find_problem(source: str, targets: Sequence[str], forbidden: Sequence[str], keep: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, islice, product
@@ -21,8 +20,6 @@ _LONGEST_ACRONYM = 4
 _MOST_TOGETHER, _DEEPEST = 16, 32
 """Terms that are not divided by their next word, and words by which they are."""
 _HYPHENS = "-\u2010\u2011"
-_REFLEXIVE = re.compile(r"^(?:se\s|s['’]|sich\s)")
-"""What may stand before an infinitive."""
 _MOST_FORMS = 6
 """Forms of a target that a search tries."""
 
@@ -140,8 +137,8 @@ class TermMatcher:
     def _read_term(self, term: Term) -> _Phrase:
         """Return the words of a term, without the *to* of an English verb."""
         text = normalize_characters(term.source)
-        is_verb = self.source.language == "en" and text.startswith("to ") and self.target.tells_verbs
-        is_verb = is_verb and not self.has_no_verb(term)
+        is_verb = self.source.language == "en" and text.startswith("to ")
+        is_verb = is_verb and any(map(self.target.begins_with_verb, term.targets))
         text = text.removeprefix("to ") if is_verb else text
         return _Phrase(text, tuple(_read_source(text)[1]), is_verb)
 
@@ -170,7 +167,7 @@ class TermMatcher:
                     is_noun = phrase.is_verb and self.source.cannot_be_verb(part[0], before)
                     if not is_noun and self._is_term(part, phrase, term):
                         is_clear = before.endswith("to ") or self.source.is_verb_between(part[0], before, after)
-                        is_doubtful = phrase.is_verb and not is_clear  # the same word may be a noun of the glossary
+                        is_doubtful = phrase.is_verb != is_clear  # the same word may be in another row
                         rank = -len(part), number, order, is_doubtful, tuple(part) != phrase.words
                         found.append((rank, term, matcher.mode))
         taken: set[int] = set()
@@ -193,9 +190,7 @@ class TermMatcher:
 
     def has_no_verb(self, term: Term) -> bool:
         """Return whether no translation of a term is a verb or begins with one, as far as that is known."""
-        texts = [_REFLEXIVE.sub("", text) for text in term.targets]
-        first_words = (text[slice(*span)] for text in texts for span in find_words(text)[:1])
-        return self.target.tells_verbs and not any(map(self.target.is_verb, first_words))
+        return self.target.tells_verbs and not any(map(self.target.begins_with_verb, term.targets))
 
     def list_infinitives(self, term: Term) -> list[str]:
         """Return the translations of a term that are infinitives, as far as that is known."""

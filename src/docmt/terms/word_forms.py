@@ -10,7 +10,7 @@ from typing import Any
 
 from docmt.core.grouping import group_pairs
 from docmt.core.settings import read_package_yaml
-from docmt.documents.words import Span
+from docmt.documents.words import Span, find_words
 from docmt.formats.language_codes import primary_language
 
 _SHORTEST, _MAX_ENDING = 4, 2
@@ -45,6 +45,8 @@ _PRONOUN = re.compile(r"\s{1,9}(?:them|(?:it|them)sel(?:f|ves)|us|him|me|it(?=\s
 """English words that follow a verb, and no noun."""
 _BE = re.compile(r"(?:(?<![\w'’])(?:am|is|are|was|were|be|been)|['’](?:re|m|s))(?: not)?\s{1,9}$")
 """Forms of an English verb after which others end in ing."""
+_REFLEXIVE = re.compile(r"^(?:se\s|s['’]|sich\s)")
+"""What may stand before an infinitive."""
 _BEFORE = 20
 """Characters before a word that may show that it is a verb."""
 _BEGINNING = 6
@@ -223,6 +225,11 @@ class WordForms:
         """Return whether a word is a form of a verb and of nothing else, but for infinitives: *pouvoir* may be both."""
         unclear = self._rows["verbs"][2] if self.tells_verbs else ""
         return self.may_be_verb(word) and (word.casefold() == self.lemma(word) or not re.search(unclear, word))
+
+    def begins_with_verb(self, text: str) -> bool:
+        """Return whether a text begins with a verb, or with *se* and the like and a verb, as far as that is known."""
+        text = _REFLEXIVE.sub("", text)
+        return any(self.is_verb(text[slice(*span)]) for span in find_words(text)[:1])
 
     def may_be_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb for the table; it may be one of a noun as well: *votes*."""

@@ -176,7 +176,7 @@ def run_translate(options: TranslateOptions) -> int:
     log_use(translator)
     _log_partial(writers)
     if options.terms or options.consistent:
-        report.log_terms(options.terms_report)
+        report.log_terms(options.terms_report, options.terms_mode)
     if options.memory or options.reuse:
         report.log_memory()
     return status
