@@ -412,6 +412,13 @@ def test_a_row_of_a_verb_takes_the_form_of_a_feminine_participle():
     assert "écartées" in made.target and made.terms[0].term == "to reject"
 
 
+def test_all_words_that_stand_for_one_word_are_replaced():
+    translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))
+    document = docmt.Document.from_sentences(["Do not switch off the workstation."])  # de la station de travail
+    (made,) = use(translator, {"workstation": "poste de travail"}).translate(document).sentences
+    assert "du poste de travail" in made.target and "station" not in made.target
+
+
 def test_a_rest_is_searched_though_the_word_after_the_term_is_improbable():
     translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))
     document = docmt.Document.from_sentences(["Do not leave the workstations without a reason."])

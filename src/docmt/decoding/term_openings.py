@@ -114,15 +114,13 @@ class TermOpenings:
         number = next((n for n in named if overlaps(words[n], [first])), None)
         if number is None:
             return Place(target, occurrence, words)
-        last = number
-        content = [self.is_content(target, span, (), 1) for span in words]
-        for next_word in range(number + 1, len(words) if len(occurrence.words) > 1 else 0):
-            if not content[next_word]:
-                continue  # a function word belongs to the phrase if the next word does
-            if next_word not in named or next_word - last > _MOST_BETWEEN + 1:
-                break
-            last = next_word
-        return Place(target, occurrence, words, number, last)
+        ends, content = [number, number], [self.is_content(target, span, (), 1) for span in words]
+        for side, others in enumerate((range(number - 1, -1, -1), range(number + 1, len(words)))):
+            for other in filter(content.__getitem__, others):  # function words belong to it if the next word does
+                if other not in named or abs(other - ends[side]) > _MOST_BETWEEN + 1:
+                    break
+                ends[side] = other
+        return Place(target, occurrence, words, *ends)
 
     def make(self, place: Place) -> list[list[int]]:
         """Return the openings to try for a term: the translation so far, a free word or none, a form of the term."""
