@@ -110,7 +110,8 @@ class TermOpenings:
         linked = [link for link in links if start <= link.source[0] < end]
         words = join_elided(target, find_words(target))
         named = [n for n, span in enumerate(words) if overlaps(span, [link.target for link in linked])]
-        first = next((link.target for link in linked if link.mutual), linked[0].target if linked else (0, 0))
+        likely = [link for link in linked if self.is_content(target, link.target, (), 1)] or linked
+        first = next((link.target for link in likely if link.mutual), likely[0].target if likely else (0, 0))
         number = next((n for n in named if overlaps(words[n], [first])), None)
         if number is None:
             return Place(target, occurrence, words)

@@ -180,9 +180,10 @@ class TermMatcher:
                 span = spans[number][0], spans[number + size - 1][1]
                 written = sentence[slice(*span)] if term.keep else ""
                 written = "" if written in (*term.targets, *term.forbidden) else written
-                word, around = words[number], (sentence[: span[0]], sentence[span[1] :])
+                word, around = words[number + size - 1], (sentence[: span[0]], sentence[span[1] :])
                 is_past = self.source.is_past(word) and word.casefold() != term.source.casefold()
-                may_be_verb = size == 1 and (is_past or self.source.is_verb_between(word, *around))
+                is_word = " " not in sentence[slice(*span)]  # e-mailed is one
+                may_be_verb = is_word and (is_past or self.source.is_verb_between(word, *around))
                 is_verb = may_be_verb and not term.keep and self.has_no_verb(term)
                 named = tuple(words[number : number + size])
                 occurrences.append(Occurrence(term, span, named, mode, is_verb, written))

@@ -25,7 +25,7 @@ _BEFORE_VERBS = re.compile(
     r"|[Hh]e|[Ss]he|[Ww]ho|(?:^|[.:;?!,(]\s|\b(?i:if|that|when|and|but|or|as)\s)(?:[Yy]ou|[Ii]t)"
     r"|(?:must|should|would|could|can|might|will|shall)(?: not| never)?|cannot|(?i:do|did|does) (?:not|never)"
     r"|(?i:do|does|did|ca|wo|could|would|should|must)n['’]t|(?i:let us|let['’]s)|\w+['’](?:d|ll)"
-    r"|(?i:do|does|did|will|would|can|could|should|must) (?:it|he|she|they|we|you|I)"
+    r"|(?i:do|does|did|will|would|can|could|should|must) (?:it|he|she|they|we|you|I|(?:the|our|your|their) \w+)"
     r"|(?:want|wants|wanted|need|needs|needed|have|has|had|order|able|wish|plan|try) to)\s{1,9}$"
 )
 """English words that a verb follows, and no noun."""
@@ -47,7 +47,7 @@ _BE = re.compile(r"(?:(?<![\w'’])(?:am|is|are|was|were|be|been)|['’](?:re|m|
 """Forms of an English verb after which others end in ing."""
 _REFLEXIVE = re.compile(r"^(?:se\s|s['’]|sich\s)")
 """What may stand before an infinitive."""
-_BEFORE = 20
+_BEFORE = 30
 """Characters before a word that may show that it is a verb."""
 _BEGINNING = 6
 """Letters that the forms of a word mostly share."""
@@ -274,9 +274,9 @@ class WordForms:
         return [match.span() for match in re.finditer(idioms, sentence, re.I)]
 
     def cannot_be_verb(self, word: str, before: str) -> bool:
-        """Return whether an English word is a noun for what stands before it, or its ending: *reading*."""
+        """Return whether an English word is no verb for what stands before it, its ending (*reading*) or its forms."""
         is_noun = _BEFORE_NOUNS.search(before[-_BEFORE:]) is not None or word.casefold().endswith("ing")
-        return self.language == "en" and is_noun
+        return self.language == "en" and (is_noun or (self.has_table and not self._can_be_verb(word)))
 
     def conjugate(self, verb: str, model: str) -> str:
         """Return the form of an infinitive that another verb has, or an empty text: *signalé*, as *notifié*."""
