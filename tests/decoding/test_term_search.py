@@ -8,6 +8,7 @@ import pytest
 
 import docmt
 from docmt.core.errors import DocmtError
+from docmt.decoding.term_report import review_terms
 from docmt.decoding.term_search import TermSearch
 from docmt.terms import Glossary, Term
 from docmt.terms.matching import TermMatcher, TermMode
@@ -399,7 +400,7 @@ def test_adjectives_agree_in_gender():
     pairs = {"joint": "commun", "wide": "vaste", "private": "particulier", "call": "appel"}
     made = use(translator, pairs).translate(docmt.Document.from_sentences(texts)).sentences
     joint, wide, private, call = made
-    assert "une visite commune" in joint.target and joint.terms[0].status == "met"
+    assert "une visite commune" in joint.target and joint.terms[0].status == "other_form"
     assert "une vaste fenêtre" in wide.target and "particulière" in private.target
     assert call.terms[0].status == "refused"  # appelle is a verb, not a feminine of appel
 
@@ -496,6 +497,25 @@ def test_terms_have_the_form_of_the_words_that_they_replace(source, pairs, expec
     pytest.importorskip("simplemma")
     made = use(docmt.Translator("en-fr-sentence"), pairs).translate(docmt.Document.from_sentences([source]))
     assert expected in str(made)
+
+
+@pytest.mark.parametrize(
+    ("source", "pairs", "expected", "status"),
+    [
+        ("The national assembly has adopted it.", {"assembly": "parlement"}, "Le parlement national", "second_search"),
+        ("Each party to the contract shall sign.", {"party": "parti"}, "Chaque parti", "second_search"),
+        ("The common policy is clear: https://a.org.", {"common": "commun"}, "politique commune", "other_form"),
+        ("The shared policy is clear.", {"shared": "commun"}, "politique commune", "second_search"),
+    ],
+)
+def test_nouns_have_no_feminine_but_adjectives_have(source, pairs, expected, status):
+    pytest.importorskip("simplemma")
+    translator = docmt.Translator("en-fr-sentence")
+    (made,) = use(translator, pairs).translate(docmt.Document.from_sentences([source])).sentences
+    (term,) = made.terms
+    assert expected in made.target and term.status == status and term.wanted == (*pairs.values(),)
+    (reviewed,) = review_terms(made.terms, made.target, translator.languages)
+    assert reviewed.found == term.found
 
 
 @pytest.mark.parametrize(

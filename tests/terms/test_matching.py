@@ -32,6 +32,11 @@ def found(terms, sentence):
         ({"measure": "x"}, "", []),
         ({"drawbar": "x"}, "Drawbars, drawbar", ["Drawbars", "drawbar"]),
         ({"İ": "x", "straße": "y"}, "STRASSE Straße", ["STRASSE", "Straße"]),
+        ({"log file": "x"}, "The log-files, the log--file", ["log-files"]),
+        ({"log-file": "x"}, "The log files", ["log files"]),
+        ({"make-up": "x"}, "It is made up of make-ups", ["make-ups"]),
+        ({"A-": "x", "-5": "y"}, "A-, B- (-5 °C)", ["A-", "-5"]),
+        ({"part": "x", "case": "y"}, "In part Part II, in Case 3, in case 4", ["Part", "Case", "case"]),
     ],
 )
 def test_terms_of_a_sentence(pairs, sentence, terms):
@@ -316,3 +321,18 @@ def test_plurals_of_acronyms_are_found_in_large_glossaries():
     names = [f"{first}{second}X" for first, second in product("ABCDE", "FGHI")]
     terms = matcher({name: name[::-1] for name in names})
     assert found(terms, "The AFX and two BGXs") == ["AFX", "BGXs"]
+
+
+def test_peut_etre_is_no_verb():
+    pytest.importorskip("simplemma")
+    assert found(matcher({"peut-être": "perhaps"}, ("fr", "en")), "Il peut être vrai, peut-être.") == ["peut-être"]
+
+
+@pytest.mark.parametrize("rows", [("report", "to report"), ("to report", "report")])
+def test_a_verb_row_counts_where_a_verb_stands(rows):
+    """Whatever the order of the rows, and not after words that end in to."""
+    pytest.importorskip("simplemma")
+    pairs = {"report": "rapport", "to report": "signaler"}
+    terms = matcher({row: pairs[row] for row in rows})
+    asked = [each.term.source for each in terms.find("We report it. I want to report. See the photo report.")]
+    assert asked == ["to report", "to report", "report"]

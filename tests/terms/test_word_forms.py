@@ -120,6 +120,41 @@ def test_a_plural_that_the_table_lacks_has_a_key_of_its_word(language, word, plu
     assert forms.are_forms(word, plural) and forms.keys(word) & forms.keys(plural)
 
 
+@pytest.mark.parametrize(
+    ("language", "one", "other"),
+    [
+        ("es", "informarles", "informar"),
+        ("it", "inviarlo", "inviare"),
+        ("de", "Wachen", "Wacht"),
+        ("en", "metanalyses", "metanalysis"),
+    ],
+)
+def test_forms_have_a_key_in_common_in_either_order(language, one, other):
+    pytest.importorskip("simplemma")
+    forms = load_word_forms(language)
+    assert forms.are_forms(one, other) and forms.are_forms(other, one) and forms.keys(one) & forms.keys(other)
+
+
+def test_verbs_are_no_plurals():
+    pytest.importorskip("simplemma")
+    forms = load_word_forms("en")
+    pairs = [("believes", "belief"), ("relieves", "relief"), ("serves", "serf"), ("waives", "waif")]
+    assert not any(forms.are_forms(*pair) for pair in pairs)
+    assert all(forms.are_forms(*pair) for pair in [("shelves", "shelf"), ("thieves", "thief"), ("midwives", "midwife")])
+
+
+@pytest.mark.parametrize(
+    ("word", "feminine"),
+    [
+        *[("commun", "commune"), ("actif", "active"), ("long", "longue"), ("frais", "fraîche"), ("permis", "permise")],
+        *[("rapport", ""), ("accord", ""), ("projet", ""), ("emploi", ""), ("parlement", "")],
+    ],
+)
+def test_a_form_of_a_verb_is_no_feminine_of_a_noun(word, feminine):
+    pytest.importorskip("simplemma")
+    assert load_word_forms("fr").feminine(word) == feminine
+
+
 def test_adjectives_have_no_plural():
     pytest.importorskip("simplemma")
     assert not load_word_forms("en").are_forms("new", "news")

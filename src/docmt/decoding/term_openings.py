@@ -121,7 +121,7 @@ class TermOpenings:
                 if other not in named or abs(other - ends[side]) > _MOST_BETWEEN + 1:
                     break
                 ends[side] = other
-        return Place(target, occurrence, words, *ends)
+        return Place(target, occurrence, words, ends[0], ends[1])
 
     def make(self, place: Place) -> list[list[int]]:
         """Return the openings to try for a term: the translation so far, a free word or none, a form of the term."""
@@ -278,24 +278,47 @@ class TermOpenings:
         if infinitives and others:
             asked = asked._replace(term=replace(asked.term, targets=others))
         feminine = self._matcher.list_feminines(asked, place.word) if self._is_feminine(place) else []
-        return feminine or self._matcher.list_forms(asked, place.word)
+        met = [each for each in feminine if each in asked.targets or self._is_form(each, asked)]
+        return met or self._matcher.list_forms(asked, place.word)
+
+    def _is_form(self, word: str, asked: Occurrence) -> bool:
+        """Return whether the table has a word as a form of a translation of a term."""
+        return any(self._matcher.target.are_forms(word, text) for text in asked.term.targets)
+
+    def find_unknown_feminine(self, place: Place) -> str:
+        """Return the feminine that a place asks for, if no table tells what it is of, or else an empty text."""
+        asked = place.occurrence
+        if asked is None or not self._is_feminine(place):
+            return ""
+        feminines = self._matcher.list_feminines(asked, place.word)
+        return next((each for each in feminines if not self._is_form(each, asked)), "")
 
     def find_feminine(self, place: Place, source: str) -> str:
         """Return the word of a place if it is the feminine of a translation of the term, or else an empty text."""
         asked, word = place.occurrence, place.word
         is_form = asked is not None and word.casefold() in self._matcher.list_feminines(asked, word)
-        return word if is_form and not self.is_other_kind(place, source) else ""
+        is_same = is_form and self._may_be_adjective(place) and not self.is_other_kind(place, source)
+        return word if is_same else ""
 
     def _list_articles(self, place: Place, article: str, form: str) -> list[str]:
         """Return what may stand before a form of a term. The feminine of an adjective leaves articles as they are."""
-        others = self._articles.list_others(article, form)
-        return [article] if self._is_feminine(place) and article in others else others
+        others, asked = self._articles.list_others(article, form), place.occurrence
+        is_feminine = asked is not None and form in self._matcher.list_feminines(asked, place.word)
+        return [article] if is_feminine and self._is_feminine(place) and article in others else others
 
     def _is_feminine(self, place: Place) -> bool:
-        """Return whether the feminine of an adjective stands in a place, not as a noun: *la nouvelle est*."""
+        """Return whether the feminine of an adjective stands in a place."""
+        return self._matcher.target.is_feminine(place.word) and self._may_be_adjective(place)
+
+    def _may_be_adjective(self, place: Place) -> bool:
+        """Return whether a word may be no noun: not after an article where no noun follows, *la nouvelle est*.
+
+        A participle between an article and a noun is one itself: *l'assemblée nationale*.
+        """
         end = next(iter(find_words(place.rest)), (0, 0))
-        is_noun = self._is_direct(place) and not self.is_content(place.rest, end, (), 1)
-        return not is_noun and self._matcher.target.is_feminine(place.word)
+        forms, following = self._matcher.target, place.rest[slice(*end)]
+        has_noun = self.is_content(place.rest, end, (), 1) and not forms.is_adjective(following)
+        return not (self._is_direct(place) and (forms.infinitive(place.word) or not has_noun))
 
     def _is_direct(self, place: Place) -> bool:
         """Return whether the word before a place is an article."""

@@ -67,21 +67,29 @@ def judge_terms(
     uses, matches = list[TermUse](), matcher.match(occurrences, target) if matches is None else matches
     for asked, match in zip(occurrences, matches, strict=True):
         term, span = asked.term, asked.span
-        is_met = match.is_listed if match else not term.targets  # its forbidden word may be of another term
+        place, wanted = match and match.span, asked.targets if term.keep else term.targets
+        is_other = bool(match and asked.written and not term.keep and target[slice(*match.span)] == asked.written)
+        is_met = match.is_listed and not is_other if match else not term.targets  # its forbidden word may be of another
         status: TermStatus = "met" if is_met else "other_form" if match else "lost"
-        place = match and match.span
         if forbidden := matcher.find_forbidden(term, target, matches):
             status, place = "forbidden", forbidden
         found = target[slice(*place)] if place else ""
         status = "refused" if status == "lost" and asked.is_verb else status
         case = term.case or term.keep
-        uses.append(TermUse(span, term.source, asked.targets, found, status, forbidden=term.forbidden, case=case))
+        uses.append(TermUse(span, term.source, wanted, found, status, forbidden=term.forbidden, case=case))
     return uses
 
 
 def review_terms(uses: Sequence[TermUse], target: str, languages: tuple[str, str]) -> list[TermUse]:
-    """Return what became of the terms of a sentence in another translation, which no search has made."""
-    asked = [use for use in uses if use.status != "protected"]
-    occurrences = [Occurrence(Term(use.term, use.wanted, use.forbidden, case=use.case), use.span) for use in asked]
-    reviewed = judge_terms(TermMatcher(Glossary(languages, ())), occurrences, target)
+    """Return what became of the terms of a sentence in another translation, which no search has made.
+
+    What stood for a term, though no table tells that it does, still counts: the feminine of an adjective.
+    """
+    asked, matcher = [use for use in uses if use.status != "protected"], TermMatcher(Glossary(languages, ()))
+    occurrences = []
+    for use in asked:
+        each = Occurrence(Term(use.term, use.wanted, use.forbidden, case=use.case), use.span)
+        is_other = use.status in ("other_form", "second_search") and not any(matcher.match([each], use.found))
+        occurrences.append(each._replace(written=use.found if is_other else ""))
+    reviewed = judge_terms(matcher, occurrences, target)
     return sorted([*reviewed, *(use for use in uses if use.status == "protected")], key=lambda use: tuple(use.span))

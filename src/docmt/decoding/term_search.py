@@ -254,12 +254,15 @@ class TermSearch:
         links, places = self._link(cases, pairs, [case.sentence.token_ids for case in cases]), list[Place]()
         for case, (source, target), each in zip(cases, pairs, links, strict=True):
             found = case.occurrences if source == case.sentence.source else self._find(source)[0]
+            # Protected text may change what is a term.
+            is_same = [other.term for other in found] == [other.term for other in case.occurrences]
+            if is_same:  # with the feminines that stand for terms
+                written = [each.written for each in case.occurrences]
+                found = [each._replace(written=word) for each, word in zip(found, written, strict=True)]
             missing = case.missing[0]
             case.texts, case.found, case.links, case.lacking = (source, target), found, each, {}
             case.searched.add(missing)
             case.searches += 1
-            # Protected text may change what is a term.
-            is_same = [other.term for other in found] == [other.term for other in case.occurrences]
             if not is_same:
                 places.append(Place(target, None, ()))
             elif has_words(_blank(source, [found[missing].span], "")):
@@ -298,15 +301,23 @@ class TermSearch:
         left = []
         for case, place in zip(cases, places, strict=True):
             word = self._openings.find_feminine(place, case.texts[0])
-            asked = [each._replace(written=word) if each is place.occurrence else each for each in case.occurrences]
+            asked = _write(case.occurrences, case.found, place.occurrence, word) if word else case.occurrences
             matches = self._match(asked, case.sentence.target) if word else case.matches
             if _count_met(matches) > _count_met(case.matches):
                 pairs = zip(matches, case.matches, strict=True)
                 case.searched -= {number for number, (new, old) in enumerate(pairs) if new and not old}
                 case.occurrences, case.matches = asked, matches
             else:
-                left.append((case, place))
+                left.append((case, self._expect_feminine(case, place)))
         return [case for case, _ in left], [place for _, place in left]
+
+    def _expect_feminine(self, case: Case, place: Place) -> Place:
+        """Return a place that asks for a feminine, if it does, which counts from now on."""
+        if not (word := self._openings.find_unknown_feminine(place)) or place.occurrence is None:
+            return place
+        case.occurrences = _write(case.occurrences, case.found, place.occurrence, word)
+        case.found = _write(case.found, case.found, place.occurrence, word)
+        return replace(place, occurrence=place.occurrence._replace(written=word))
 
     def _choose_openings(
         self, cases: Sequence[Case], places: Sequence[Place]
@@ -522,6 +533,14 @@ class TermSearch:
             found = source if (source := case.sentence.source[slice(*span)]) in case.sentence.target else ""
             uses.append(TermUse(span, term.source, term.targets, found, "protected"))
         return sorted(uses, key=lambda each: each.span)
+
+
+def _write(
+    occurrences: Sequence[Occurrence], found: Sequence[Occurrence], wanted: Occurrence | None, word: str
+) -> list[Occurrence]:
+    """Return occurrences, one of which another text counts for. found: the same ones beside protected texts."""
+    pairs = zip(occurrences, found, strict=True)
+    return [each._replace(written=word) if other is wanted else each for each, other in pairs]
 
 
 def _count_met(matches: Sequence[Match | None]) -> int:

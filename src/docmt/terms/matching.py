@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, islice, product
@@ -20,6 +21,8 @@ _LONGEST_ACRONYM = 4
 _MOST_TOGETHER, _DEEPEST = 16, 32
 """Terms that are not divided by their next word, and words by which they are."""
 _HYPHENS = "-\u2010\u2011"
+_TO = re.compile(r"(?<![\w'’])to\s$")
+"""The word before an English verb."""
 _MOST_FORMS = 6
 """Forms of a target that a search tries."""
 
@@ -63,7 +66,10 @@ def _read_source(text: str) -> tuple[list[Span], list[str]]:
     spans, words = _read_words(text)
     around = zip([-1, *(end for _, end in spans)], spans, [*(start for start, _ in spans[1:]), -1], strict=False)
     kept = [
-        text[slice(*span)] not in _HYPHENS or before != span[0] or span[1] != after for before, span, after in around
+        text[slice(*span)] not in _HYPHENS
+        or (before, after) != span
+        or not (text[before - 1].isalnum() and text[after].isalnum())
+        for before, span, after in around
     ]
     return list(compress(spans, kept)), list(compress(words, kept))
 
@@ -76,6 +82,8 @@ class _Phrase:
     words: tuple[str, ...]
     is_verb: bool = False
     """whether it is written as a verb: to report"""
+    has_hyphens: bool = False
+    """whether it is written with hyphens in words, which are not among them"""
 
     @classmethod
     def split(cls, text: str) -> _Phrase:
@@ -105,10 +113,10 @@ class _Node:
         nodes = [(word, cls.make(others, forms, depth + 1)) for word, others in groups.items()]
         return cls(whole, group_pairs((key, node) for word, node in nodes for key in forms.keys(word)))
 
-    def find(self, all_keys: Sequence[set[str]]) -> list[tuple[_Phrase, Term]]:
+    def find(self, all_keys: Sequence[frozenset[str]]) -> list[tuple[_Phrase, Term]]:
         """Return the terms that words with these keys may begin with."""
         nodes, found = [self], list[tuple[_Phrase, Term]]()
-        for keys in [*all_keys, set[str]()]:
+        for keys in [*all_keys, frozenset[str]()]:
             found += (each for node in nodes for each in node.terms)
             next_nodes = {id(each): each for node in nodes for key in sorted(keys) for each in node.by_key.get(key, ())}
             if not (nodes := list(next_nodes.values())):
@@ -140,7 +148,8 @@ class TermMatcher:
         is_verb = self.source.language == "en" and text.startswith("to ")
         is_verb = is_verb and any(map(self.target.begins_with_verb, term.targets))
         text = text.removeprefix("to ") if is_verb else text
-        return _Phrase(text, tuple(_read_source(text)[1]), is_verb)
+        words = _read_source(text)[1]
+        return _Phrase(text, tuple(words), is_verb, len(words) != len(_read_words(text)[1]))
 
     def _list_matchers(self) -> list[TermMatcher]:
         return [self, *(self.base._list_matchers() if self.base else ())]
@@ -163,11 +172,14 @@ class TermMatcher:
                     part = words[number : number + len(phrase.words)]
                     if len(part) != len(phrase.words) or (len(part) == 1 and number in fixed):
                         continue
+                    if not self._is_term(part, phrase, term):
+                        continue
                     before, after = sentence[: spans[number][0]], sentence[spans[number][1] :]
                     is_noun = phrase.is_verb and self.source.cannot_be_verb(part[0], before)
-                    if not is_noun and self._is_term(part, phrase, term):
-                        is_clear = before.endswith("to ") or self.source.is_verb_between(part[0], before, after)
-                        is_doubtful = phrase.is_verb != is_clear  # the same word may be in another row
+                    text = sentence[spans[number][0] : spans[number + len(part) - 1][1]]
+                    if not is_noun and self._has_hyphens(part, phrase, text):
+                        is_clear = _TO.search(before[-4:]) or self.source.is_verb_between(part[0], before, after)
+                        is_doubtful = phrase.is_verb != bool(is_clear)  # the same word may be in another row
                         rank = -len(part), number, order, is_doubtful, tuple(part) != phrase.words
                         found.append((rank, term, matcher.mode))
         taken: set[int] = set()
@@ -208,6 +220,16 @@ class TermMatcher:
             plural = (*phrase.words[:-1], f"{phrase.words[-1]}s")  # NGOs
             return tuple(words) == phrase.words or (phrase.is_acronym and not term.case and tuple(words) == plural)
         return all(map(self.source.are_forms, words, phrase.words))
+
+    def _has_hyphens(self, words: Sequence[str], phrase: _Phrase, text: str) -> bool:
+        """Return whether a text has the hyphens of a term, or is the same words: not *made up* for *make-up*.
+
+        Where the first word is a verb, it needs them: *peut être* is not *peut-être*.
+        """
+        if not phrase.has_hyphens or not set(text).isdisjoint(_HYPHENS):
+            return True
+        pairs = zip(words[:-1], phrase.words[:-1], strict=True)
+        return all(one.casefold() == other.casefold() for one, other in pairs) and not self.source.is_verb(words[0])
 
     def match(self, occurrences: Sequence[Occurrence], target: str) -> list[Match | None]:
         """Return what stands in a translation for each occurrence; a word of it stands for one occurrence only."""

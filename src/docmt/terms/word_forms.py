@@ -81,6 +81,8 @@ class WordForms:
         self.lemma = lru_cache(maxsize=1 << 16)(self._find_lemma)
         self.is_known = lru_cache(maxsize=1 << 16)(self._is_known)
         self.regular_plural = lru_cache(maxsize=1 << 16)(self._find_regular_plural)
+        self.infinitive = lru_cache(maxsize=1 << 16)(self._find_infinitive)
+        self.keys = lru_cache(maxsize=1 << 16)(self._find_keys)
         self.are_forms = lru_cache(maxsize=1 << 16)(self._are_forms)
 
     @property
@@ -104,18 +106,20 @@ class WordForms:
         """Return whether the table has a word."""
         return self._simplemma is not None and word.isalpha() and self._simplemma.is_known(word, lang=self.language)
 
-    def keys(self, word: str) -> set[str]:
+    def _find_keys(self, word: str) -> frozenset[str]:
         """Return keys of a word: two words without a common key are no forms of one word."""
         folded = word.casefold()
         keys = {folded}
         if folded.endswith("s"):
             start = folded[:-3]
             singulars = {folded[:-1], folded[:-2], f"{start}y", f"{start}f", f"{start}fe", f"{folded[:-2]}is"}
+            singulars = {each for each in singulars if self._add_plural_ending(each) == folded}  # of few
             keys |= {each for each in singulars if self.regular_plural(each) == folded}
             keys |= {folded[:-1]} if word[:-1].isupper() else set()  # NGOs
-        if self.is_known(word):
-            return keys | {self.lemma(word), self.infinitive(word) or folded}
-        return keys | {folded[:-cut] for cut in range(1, _MAX_ENDING + 1) if len(folded) - cut >= _SHORTEST}
+        keys |= {self.lemma(word), self.infinitive(folded) or folded}
+        if not self.is_known(word):
+            keys |= {folded[:-cut] for cut in range(1, _MAX_ENDING + 1) if len(folded) - cut >= _SHORTEST}
+        return frozenset(keys)
 
     def _are_forms(self, one: str, other: str) -> bool:
         """Return whether two words are forms of one word."""
@@ -123,14 +127,15 @@ class WordForms:
             return True
         if not (one.isalpha() and other.isalpha()):
             return False
-        short, long = sorted((one.casefold(), other.casefold()), key=len)
-        if long.endswith("s") and long in (self.regular_plural(short), self.regular_plural(one.casefold())):
+        pair = one.casefold(), other.casefold()
+        if any(plural.endswith("s") and self.regular_plural(word) == plural for word, plural in (pair, pair[::-1])):
             return True
         if self.is_known(one) or self.is_known(other):
-            pair, lemmas = (one.casefold(), other.casefold()), (self.lemma(one), self.lemma(other))
+            lemmas = self.lemma(one), self.lemma(other)
             # salariés is a form of salarié, and that one of salarier
             is_form = lemmas[0] == lemmas[1] or pair[0] == lemmas[1] or pair[1] == lemmas[0]
             return is_form or pair in ((pair[0], self.infinitive(pair[0])), (self.infinitive(pair[1]), pair[1]))
+        short, long = sorted(pair, key=len)
         return len(short) >= _SHORTEST and len(long) - len(short) <= _MAX_ENDING and long.startswith(short)
 
     def are_phrase_forms(self, words: Sequence[str], others: Sequence[str]) -> bool:
@@ -210,9 +215,11 @@ class WordForms:
 
     def _find_regular_plural(self, word: str) -> str:
         """Return the plural in s of a noun without one in the table, or another regular one, or an empty text."""
-        made, forms = self._add_plural_ending(word), self.list_forms(word)
+        if not (made := self._add_plural_ending(word)):
+            return ""
+        forms = self.list_forms(word)
         is_adjective = self.language == "en" and any(form.endswith("est") for form in forms)  # new has no plural: news
-        plurals = [each for each in (word, *forms) if made and self._fits_number(each, True)]
+        plurals = [each for each in (word, *forms) if self._fits_number(each, True)]
         is_listed = made == f"{word}s" and self._select_gender(word, plurals, True)
         return "" if is_adjective or is_listed else made
 
@@ -238,7 +245,7 @@ class WordForms:
         (fewest, ending, _), lemma = self._rows["verbs"], self.lemma(word)
         return bool(re.search(ending, lemma)) and len(self._by_lemma.get(lemma, ())) >= fewest
 
-    def infinitive(self, word: str) -> str:
+    def _find_infinitive(self, word: str) -> str:
         """Return the verb of which a word may be a form, as *écarter* of *écartées*, or an empty text."""
         if self.may_be_verb(word):
             return self.lemma(word)
@@ -287,13 +294,20 @@ class WordForms:
         return made if is_form and self.infinitive(made) == verb.casefold() else ""
 
     def feminine(self, word: str) -> str:
-        """Return the feminine of an adjective in the masculine singular that the table knows, or an empty text."""
+        """Return the feminine of an adjective in the masculine singular that the table knows, or an empty text.
+
+        The form of a verb that is a noun with an e is none: *transporte*.
+        """
         rules = self._rows.get("feminine_adjectives", [])
         if not rules or word.endswith("e"):
             return word if rules else ""
         made = [re.sub(ending, start, word) for ending, start in rules if re.search(ending, word)]
-        listed = [form for form in self.list_forms(word) if form.endswith("e")]
-        return next((each for each in [*made, *listed] if self.is_known(each)), "")
+        is_participle = self.infinitive(word) != ""
+        listed = [] if is_participle else [form for form in self.list_forms(word) if form.endswith("e")]
+        known = [each for each in made if self.is_known(each)]
+        if not is_participle:
+            known = [each for each in known if not (each.startswith(word) and self.may_be_verb(each))]
+        return next(iter([*(each for each in known if each in listed), *listed, *known]), "")
 
     def is_feminine(self, word: str) -> bool:
         """Return whether a word is the feminine of an adjective or participle, as far as the table tells."""
@@ -301,6 +315,10 @@ class WordForms:
         singular = folded[:-1] if folded.endswith("es") else folded
         bases = [self.lemma(word), *[singular[:-1]] * (self.infinitive(singular[:-1]) != "")]
         return singular.endswith("e") and any(base != singular and self.feminine(base) == singular for base in bases)
+
+    def is_adjective(self, word: str) -> bool:
+        """Return whether a word is the feminine of an adjective, and of no participle, as far as the table tells."""
+        return self.is_feminine(word) and not self.infinitive(word)
 
     def is_past(self, word: str) -> bool:
         """Return whether an English word is the past of a verb: *reported*, not *need*."""
