@@ -317,7 +317,7 @@ class TermOpenings:
         """
         end = next(iter(find_words(place.rest)), (0, 0))
         forms, following = self._matcher.target, place.rest[slice(*end)]
-        has_noun = self.is_content(place.rest, end, (), 1) and not forms.is_adjective(following)
+        has_noun = self.is_content(place.rest, end, (), 1) and not forms.is_feminine_adjective(following)
         return not (self._is_direct(place) and (forms.infinitive(place.word) or not has_noun))
 
     def _is_direct(self, place: Place) -> bool:

@@ -162,9 +162,7 @@ class TermMatcher:
         spans, words = _read_source(sentence)
         all_keys, idioms = list(map(self.source.keys, words)), self.source.find_idioms(sentence)
         fixed = {number for number, span in enumerate(spans) if overlaps(span, idioms)}
-        found: list[
-            tuple[tuple[int, int, int, bool, bool], Term, TermMode]
-        ] = []  # of each: how good it is, the least first
+        found = list[tuple[tuple[int, int, int, bool, bool], Term, TermMode]]()  # of each: how good, the least first
         for number in range(len(words)):
             keys = all_keys[number : number + _DEEPEST]
             for order, matcher in enumerate(self._list_matchers()):

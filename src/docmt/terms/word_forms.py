@@ -78,6 +78,7 @@ class WordForms:
         self._simplemma = _load_simplemma(self.language)
         self._rows = {name: table[self.language] for name, table in _DATA.items() if self.language in table}
         self._function_words = frozenset(self._rows.get("function_words", "").split())
+        self._idioms = re.compile(rf"\b(?:{'|'.join(self._rows.get('idioms', ['(?!)']))})\b", re.I)
         self.lemma = lru_cache(maxsize=1 << 16)(self._find_lemma)
         self.is_known = lru_cache(maxsize=1 << 16)(self._is_known)
         self.regular_plural = lru_cache(maxsize=1 << 16)(self._find_regular_plural)
@@ -249,10 +250,8 @@ class WordForms:
         """Return the verb of which a word may be a form, as *écarter* of *écartées*, or an empty text."""
         if self.may_be_verb(word):
             return self.lemma(word)
-        endings = self._rows.get("participle_endings", [])
-        made = [
-            re.sub(ending, start, word.casefold()) for ending, start in endings if re.search(ending, word.casefold())
-        ]
+        endings, folded = self._rows.get("participle_endings", []), word.casefold()
+        made = [re.sub(ending, start, folded) for ending, start in endings if re.search(ending, folded)]
         return next((self.lemma(each) for each in made if self.may_be_verb(each)), "")
 
     @property
@@ -277,8 +276,7 @@ class WordForms:
 
     def find_idioms(self, sentence: str) -> list[Span]:
         """Return where phrases stand in which no word is a term for itself: *in order to*."""
-        idioms = rf"\b(?:{'|'.join(self._rows.get('idioms', ['(?!)']))})\b"
-        return [match.span() for match in re.finditer(idioms, sentence, re.I)]
+        return [match.span() for match in self._idioms.finditer(sentence)]
 
     def cannot_be_verb(self, word: str, before: str) -> bool:
         """Return whether an English word is no verb for what stands before it, its ending (*reading*) or its forms."""
@@ -316,7 +314,7 @@ class WordForms:
         bases = [self.lemma(word), *[singular[:-1]] * (self.infinitive(singular[:-1]) != "")]
         return singular.endswith("e") and any(base != singular and self.feminine(base) == singular for base in bases)
 
-    def is_adjective(self, word: str) -> bool:
+    def is_feminine_adjective(self, word: str) -> bool:
         """Return whether a word is the feminine of an adjective, and of no participle, as far as the table tells."""
         return self.is_feminine(word) and not self.infinitive(word)
 
