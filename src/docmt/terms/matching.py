@@ -145,8 +145,8 @@ class TermMatcher:
     def _read_term(self, term: Term) -> _Phrase:
         """Return the words of a term, without the *to* of an English verb."""
         text = normalize_characters(term.source)
-        is_verb = self.source.language == "en" and text.startswith("to ")
-        is_verb = is_verb and any(map(self.target.begins_with_verb, term.targets))
+        is_verb = self.source.language == "en" and text.startswith("to ") and self.target.tells_verbs
+        is_verb = is_verb and not self.has_no_verb(term)
         text = text.removeprefix("to ") if is_verb else text
         words = _read_source(text)[1]
         return _Phrase(text, tuple(words), is_verb, len(words) != len(_read_words(text)[1]))
@@ -192,7 +192,8 @@ class TermMatcher:
 
     def has_no_verb(self, term: Term) -> bool:
         """Return whether no translation of a term is a verb or begins with one, as far as that is known."""
-        return self.target.tells_verbs and not any(map(self.target.begins_with_verb, term.targets))
+        is_verb, texts = term.source.startswith("to "), term.targets or term.forbidden
+        return self.target.tells_verbs and not any(self.target.begins_with_verb(text, is_verb) for text in texts)
 
     def list_infinitives(self, term: Term) -> list[str]:
         """Return the translations of a term that are infinitives, as far as that is known."""

@@ -211,10 +211,15 @@ class WordForms:
         unclear = self._rows["verbs"][2] if self.tells_verbs else ""
         return self.may_be_verb(word) and (word.casefold() == self.lemma(word) or not re.search(unclear, word))
 
-    def begins_with_verb(self, text: str) -> bool:
-        """Return whether a text begins with a verb, or with *se* and the like and a verb, as far as that is known."""
+    def begins_with_verb(self, text: str, is_expected: bool = False) -> bool:
+        """Return whether a text begins with a verb, or with *se* and the like and a verb, as far as that is known.
+
+        is_expected: a word that the table does not have is one if it ends like one, as *appairer*.
+        """
         text = _REFLEXIVE.sub("", text)
-        return any(self.is_verb(text[slice(*span)]) for span in find_words(text)[:1])
+        word = "".join(text[slice(*span)] for span in find_words(text)[:1])
+        is_new = is_expected and self.tells_verbs and not self.is_known(word)
+        return self.is_verb(word) or (is_new and re.search(self._rows["verbs"][1], word) is not None)
 
     def may_be_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb for the table; it may be one of a noun as well: *votes*."""
@@ -294,6 +299,8 @@ class WordForms:
         folded = word.casefold()
         singular = folded[:-1] if folded.endswith("es") else folded
         bases = [self.lemma(word), *[singular[:-1]] * (self.infinitive(singular[:-1]) != "")]
+        if not self.is_known(word) and re.search(self._rows.get("feminine_endings", "(?!)"), folded):
+            return True  # fauteuses
         return singular.endswith("e") and any(base != singular and self.feminine(base) == singular for base in bases)
 
     def is_feminine_adjective(self, word: str) -> bool:
