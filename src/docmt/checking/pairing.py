@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 from pathlib import Path
 from typing import Literal
 
 from docmt.checking.findings import CheckConfig, Finding, MarkedSentence
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import STANDARD, read_bytes, read_lines
 from docmt.documents import ParallelDocument, read_documents
 from docmt.documents.corpus_files import read_hypothesis
@@ -133,27 +134,27 @@ def _pair_running_text(source: Path, target: Path, config: CheckConfig) -> Paire
                 "Give a translation that keeps the lines, or files with one sentence a line."
             )
         sides = [[row for row in side if row[1][1]] for side in sides]
-    pairs = [
-        (number, *pair)
-        for (number, segment), (_, other) in zip(*sides, strict=True)
-        for pair in _pair_sentences(segment, other)
-    ]
-    if not pairs:
+    rows = ((number, segment, other) for (number, segment), (_, other) in zip(*sides, strict=True))
+    document = _pair_segments(source.name, 1, rows)
+    if not document:
         raise DocmtError(f"{source} has no sentences to check. Name a file with text.")
-    numbers, *texts = (tuple(column) for column in zip(*pairs, strict=True))
-    return PairedDocuments([ParallelDocument(source.name, texts[0], texts[1], 1, numbers)], [])
+    return PairedDocuments([document], [])
 
 
 def _read_lines(path: Path, language: str, protect: Sequence[str]) -> list[tuple[int, Segment]]:
     """Return the lines of running text with their numbers."""
     [document] = read_input(path, layout="text", language=language, protect=protect).documents
-    sentences: dict[int, list[str]] = {}
-    number = 1
-    for gap, sentence in zip(document.gaps, document.sentences, strict=False):
-        number += gap.count("\n")
-        sentences.setdefault(number, []).append(sentence)
+    breaks = accumulate(gap.count("\n") for gap in document.gaps)
+    sentences = group_pairs(zip(breaks, document.sentences, strict=False))
     lines = document.text().removesuffix("\n").split("\n")
-    return [(number, (line, sentences.get(number, ()))) for number, line in enumerate(lines, 1)]
+    return [(number + 1, (line, sentences.get(number, ()))) for number, line in enumerate(lines)]
+
+
+def _pair_segments(id: str, number: int, rows: Iterable[tuple[int, Segment, Segment]]) -> ParallelDocument:
+    """Return the document of pairs of lines or units, each with the number of its line, or 0."""
+    pairs = [(line, *pair) for line, source, target in rows for pair in _pair_sentences(source, target)]
+    sources, targets = tuple(source for _, source, _ in pairs), tuple(target for _, _, target in pairs)
+    return ParallelDocument(id, sources, targets, number, tuple(line for line, _, _ in pairs if line))
 
 
 def _pair_sentences(source: Segment, target: Segment) -> list[tuple[str, str]]:
@@ -188,9 +189,7 @@ def _pair_units(paths: tuple[Path, Path], formats: Sequence[FileFormat | None], 
     for number, chapter in enumerate(zip(*sides, strict=True), 1):
         id = f"{paths[0].name} {number}" if len(sides[0]) > 1 else paths[0].name
         if len(chapter[0]) == len(chapter[1]):
-            pairs = [pair for segments in zip(*chapter, strict=True) for pair in _pair_sentences(*segments)]
-            sources, targets = (tuple(pair[side] for pair in pairs) for side in (0, 1))
-            documents.append(ParallelDocument(id, sources, targets, number))
+            documents.append(_pair_segments(id, number, ((0, *pair) for pair in zip(*chapter, strict=True))))
         elif len(sides[0]) == 1:
             raise _refuse_counts(paths, [len(segments) for segments in chapter], "paragraphs (and cells, labels)")
         else:
@@ -208,14 +207,14 @@ def _pair_messages(path: Path, config: CheckConfig) -> PairedDocuments:
         units = read_units(format, read_bytes(path), str(path), ReadConfig(protect=config.protect)).list_pairs()
     if units is None:
         raise DocmtError(f"{path} has only one side. Name the file with its translation too.")
-    pairs = list[tuple[str, str]]()
-    for each in units:
-        sides = zip((each.source, each.target), _find_languages(config), strict=True)
-        pairs += _pair_sentences(*(_read_segment(unit, language, config.protect) for unit, language in sides))
-    if not pairs:
+    (source, target), protect = _find_languages(config), config.protect
+    rows = (
+        (0, _read_segment(each.source, source, protect), _read_segment(each.target, target, protect)) for each in units
+    )
+    document = _pair_segments(path.name, 1, rows)
+    if not document:
         raise DocmtError(f"{path} has no finished translation to check. Fuzzy messages are left out.")
-    sources, targets = zip(*pairs, strict=True)
-    return PairedDocuments([ParallelDocument(path.name, sources, targets, 1)], [])
+    return PairedDocuments([document], [])
 
 
 def _find_format(path: Path) -> FileFormat | None:
