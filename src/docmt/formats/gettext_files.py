@@ -36,7 +36,6 @@ _CHARSET = re.compile(rb"(?i)Content-Type:[^\"\r\n]*?charset=([A-Za-z0-9._:-]+)"
 class _Field:
     """The strings after a keyword."""
 
-    name: str
     start: int
     """first quote, in characters"""
     end: int
@@ -103,8 +102,7 @@ class GettextFile(UnitFile):
         self._form_count = int(forms or 0)
         self._find_markup()
         for message in self._messages:
-            if not (message is first and self._header):
-                self._add_units(message)
+            self._add_units(message)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with messages for the changed units; if `language` is given, for all units that were read.
@@ -168,7 +166,7 @@ class GettextFile(UnitFile):
                     message = _Message()
                 if not message.fields:
                     message.line, message.start = number, message.start if message.start >= 0 else start
-                current = _Field(parts[1], start + parts.start(2), start + parts.end(2), value)
+                current = _Field(start + parts.start(2), start + parts.end(2), value)
                 message.fields[parts[1]] = current
             elif current:
                 current.value, current.end = current.value + value, start + parts.end(2)
@@ -315,7 +313,7 @@ def _add_comment(message: _Message, line: str, start: int) -> None:
     mark, message.comments = line.lstrip()[:2], f"{message.comments}{line.lstrip()}\n"
     begin = line.index("#") + 2
     if mark == "#,":
-        message.flags = message.flags or _Field(mark, start + begin, start + len(line), "")
+        message.flags = message.flags or _Field(start + begin, start + len(line), "")
         message.flags.value += "," + line[begin:]
     elif line.strip() == "#. type: verbatim":
         message.is_code = True

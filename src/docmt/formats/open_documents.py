@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import has_letters
@@ -186,7 +187,8 @@ class _Part:
         return True
 
     def _read_cell(self, cell: Element, is_master: bool) -> None:
-        reason = _refuse_cell(cell)
+        is_text = cell.attributes.get("office:value-type", "string") == "string"
+        reason = "formulas" if "table:formula" in cell.attributes else "" if is_text else "numbers and dates"
         indices = []
         for child in cell.elements:
             if child.name not in _PARAGRAPHS:
@@ -241,26 +243,19 @@ class _InlineReader:
 
     def add(self, nodes: Sequence[Element | Text]) -> None:
         """Add nodes. Neighbours of equal format are one pair."""
-        position = 0
-        while position < len(nodes):
-            node = nodes[position]
-            position += 1
-            if isinstance(node, Text):
-                self.builder.add_text(node.value)
-                continue
-            kind, format = self._classify(node)
-            if kind in ("pair", "link"):
-                run = [node]
-                for follower in nodes[position:]:
-                    if not isinstance(follower, Element) or self._classify(follower) != (kind, format):
-                        break
-                    run.append(follower)
-                position += len(run) - 1
-                self._add_pair(run, kind, format)
-            elif kind == "plain":
-                self.add(node.children)
-            else:
-                self._add_single(node, kind)
+        for (kind, format), group in groupby(nodes, self._classify):
+            elements = []
+            for node in group:
+                if isinstance(node, Text):
+                    self.builder.add_text(node.value)
+                elif kind in ("pair", "link"):
+                    elements.append(node)
+                elif kind == "plain":
+                    self.add(node.children)
+                else:
+                    self._add_single(node, kind)
+            if elements:
+                self._add_pair(elements, kind, format)
 
     def _add_pair(self, run: Sequence[Element], kind: str, format: str) -> None:
         if kind == "pair":
@@ -289,8 +284,10 @@ class _InlineReader:
         elif kind == "code":
             self._document.skip("code", node.text())
 
-    def _classify(self, node: Element) -> tuple[str, str]:
+    def _classify(self, node: Element | Text) -> tuple[str, str]:
         """Return "pair", "link", "space", "single", "code" or "plain" (no code at all), and the format of a pair."""
+        if isinstance(node, Text):
+            return "plain", ""
         if node.name in _SPACES:
             return "space", ""
         if node.name == "text:soft-page-break" or (node.name == "text:span" and not node.children):
@@ -316,13 +313,6 @@ def _is_blank(element: Element) -> bool:
     text = "".join(child.value for child in element.children if isinstance(child, Text))
     inner = [child for child in element.elements if child.name != "text:soft-page-break"]
     return not text.strip(" \t\r\n") and all(child.name == "text:span" and _is_blank(child) for child in inner)
-
-
-def _refuse_cell(cell: Element) -> str:
-    """Return why the text of a cell is not translated; empty if it is."""
-    if "table:formula" in cell.attributes:
-        return "formulas"
-    return "" if cell.attributes.get("office:value-type", "string") == "string" else "numbers and dates"
 
 
 def _make_escape(prefix: str) -> Callable[[str], str]:

@@ -11,9 +11,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Literal
 
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.formats.bilingual_files import BilingualPair, BilingualUnit, CodeTable, Token, show_tokens, split_unit
 from docmt.formats.language_codes import format_language_tag
 from docmt.formats.placeholders import is_placeholder
@@ -75,13 +77,13 @@ class _InlineWriter:
         """counts: names of both languages so far, by number. codes: one of `_CODES`."""
         self._table, self._counts, self._written = table, counts, codes
         self._opened: list[tuple[int, str, bool]] = []  # number, name, whether written as pc
-        self._source_names: list[tuple[int, str]] = []  # those that are not yet in the target
         self.names: list[tuple[int, str]] = []
         """numbers and names of the codes of the last piece"""
 
     def write(self, tokens: Sequence[Token], source_names: Iterable[tuple[int, str]] = ()) -> str:
         """Return the next piece. source_names: of its source; XLIFF 2 wants other names for all other codes."""
-        self._source_names, self.names = list(source_names), []
+        self._source_names = list(source_names)  # those that are not yet in the target
+        self.names = []
         closed = match_codes(tokens)
         return "".join(
             _write_text(token) if isinstance(token, str) else self._write_code(token, index in closed)
@@ -351,7 +353,7 @@ def _read_pieces(unit: Element, core: str, is_old: bool, place: str) -> list[Xli
     names = (f"{core}segment", f"{core}ignorable")
     parts = [unit] if is_old else [piece for piece in unit.elements if piece.name in names]
     sources = [_read_inline(part.find(f"{core}source"), core, place) for part in parts]
-    targets: list[tuple[int, XliffPiece]] = []
+    targets: list[tuple[int, list[str | Mark], bool, bool]] = []
     for part, content in zip(parts, sources, strict=True):
         element = part.find(f"{core}target")
         target = _read_inline(element, core, place)
@@ -362,13 +364,10 @@ def _read_pieces(unit: Element, core: str, is_old: bool, place: str) -> list[Xli
             is_missing = is_missing or (bool(content) and (not target or _clean(target) == _clean(content)))
         order = element.attributes.get("order", "") if element else ""
         number = int(order) if re.fullmatch(r"[0-9]{1,9}", order) else len(targets) + 1
-        tokens = content if is_missing else target
-        targets.append((number, XliffPiece(content, tokens, is_segment, is_missing, is_confirmed)))
-    targets.sort(key=lambda pair: pair[0])
-    return [
-        replace(piece, source=content, is_segment=part.name != names[1])
-        for (_, piece), part, content in zip(targets, parts, sources, strict=True)
-    ]
+        targets.append((number, content if is_missing else target, is_missing, is_confirmed))
+    targets.sort(key=itemgetter(0))
+    pieces = zip(parts, sources, targets, strict=True)
+    return [XliffPiece(source, target, part.name != names[1], *rest) for part, source, (_, target, *rest) in pieces]
 
 
 def _read_inline(element: Element | None, core: str, place: str) -> list[str | Mark]:
@@ -400,10 +399,8 @@ def _read_character(code: str, place: str) -> str:
 
 def _find_number(element: Element) -> int:
     """Return the number of a code; 0 if docmt did not write it. Copies that tools make keep the data of the code."""
-    for attribute in ("dataRef", "dataRefStart", "copyOf", "rid", "id", "startRef"):
-        if match := _NAME.fullmatch(element.attributes.get(attribute, "")):
-            return int(match[2])
-    return 0
+    names = map(element.attributes.get, ("dataRef", "dataRefStart", "copyOf", "rid", "id", "startRef"))
+    return next((int(match[2]) for name in names if (match := _NAME.fullmatch(name or ""))), 0)
 
 
 def apply_targets(units: Sequence[Unit], targets: XliffTargets) -> tuple[list[Unit], list[str]]:
@@ -476,10 +473,9 @@ class _CodeMerger:
     def _find_written(self, tokens: Sequence[str | Mark]) -> Iterator[str | Mark]:
         """Yield the tokens, with the codes of placeholders that people wrote as text in place of codes."""
         present = {token.number for token in tokens if isinstance(token, Mark)}
-        written: dict[str, list[Mark]] = {}
-        for code, number in self._table.numbers.items():
-            if code.kind == "single" and number not in present and is_placeholder(text := code.content.strip()):
-                written.setdefault(text, []).append(Mark("single", number))
+        absent = [each for each in self._table.numbers.items() if each[0].kind == "single" and each[1] not in present]
+        texts = ((code.content.strip(), Mark("single", number)) for code, number in absent)
+        written = group_pairs(pair for pair in texts if is_placeholder(pair[0]))
         pattern = "|".join(map(re.escape, sorted(written, key=len, reverse=True)))
         for token in tokens:
             parts = re.split(f"({pattern})", token) if isinstance(token, str) and pattern else [token]
