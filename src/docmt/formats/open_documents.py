@@ -150,11 +150,13 @@ class _Part:
     def _walk(self, element: Element, is_master: bool) -> None:
         """Read the units in an element. is_master: whether it is in the master page of a presentation."""
         name = element.name
-        if name in ("text:tracked-changes", "table:tracked-changes") or (is_master and self._is_prompt(element)):
+        if name in ("text:tracked-changes", "table:tracked-changes"):
             return
-        if name == "text:index-body":
+        frame = element.attributes.get("presentation:class")
+        is_prompt = is_master and frame is not None and frame not in _MASTER_TEXT
+        if is_prompt or name == "text:index-body":
             for paragraph in element.iter(*_PARAGRAPHS):
-                self._document.skip("table of contents", paragraph.text())
+                self._document.skip("prompts of master pages" if is_prompt else "table of contents", paragraph.text())
             return
         if name.startswith("math:"):
             self._document.skip("formulas", element.text())
@@ -176,15 +178,6 @@ class _Part:
         is_master = is_master or name in ("style:master-page", "style:handout-master")
         for child in element.elements:
             self._walk(child, is_master)
-
-    def _is_prompt(self, element: Element) -> bool:
-        """Return whether it is a frame that no slide shows, and note that it is skipped."""
-        kind = element.attributes.get("presentation:class")
-        if kind is None or kind in _MASTER_TEXT:
-            return False
-        for paragraph in element.iter(*_PARAGRAPHS):
-            self._document.skip("prompts of master pages", paragraph.text())
-        return True
 
     def _read_cell(self, cell: Element, is_master: bool) -> None:
         is_text = cell.attributes.get("office:value-type", "string") == "string"
@@ -334,7 +327,6 @@ class _Styles:
             for style in root.iter("style:style"):
                 key = style.attributes.get("style:family", ""), style.attributes.get("style:name", "")
                 self._styles[key] = style
-        self._formats: dict[str, str] = {}
 
     def is_code(self, family: str, name: str) -> bool:
         """Return whether a style, or one that it is derived from, is that of code."""
@@ -349,11 +341,9 @@ class _Styles:
 
     def describe(self, name: str) -> str:
         """Return a key of the look of a text style, equal for automatic styles that look the same; empty: no look."""
-        if name not in self._formats:
-            style = self._styles.get(("text", name))
-            is_automatic = style is not None and style.parent and style.parent.name == "office:automatic-styles"
-            self._formats[name] = _describe(style) if style is not None and is_automatic else name
-        return self._formats[name]
+        style = self._styles.get(("text", name))
+        is_automatic = style and style.parent and style.parent.name == "office:automatic-styles"
+        return _describe(style) if style and is_automatic else name
 
 
 def _describe(style: Element) -> str:
