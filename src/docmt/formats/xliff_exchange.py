@@ -279,21 +279,6 @@ class XliffUnit:
     line: int
     pieces: list[XliffPiece] = field(default_factory=list)
 
-    @property
-    def source(self) -> list[str | Mark]:
-        """The whole source."""
-        return [token for piece in self.pieces for token in piece.source]
-
-    @property
-    def target(self) -> list[str | Mark]:
-        """The whole translation, with the source of the segments that have none."""
-        return [token for piece in self.pieces for token in piece.target]
-
-    def count_segments(self) -> tuple[int, int]:
-        """Return the number of segments, and of those without a translation."""
-        missing = [piece.is_missing for piece in self.pieces if piece.is_segment]
-        return len(missing), sum(missing)
-
 
 @dataclass(frozen=True)
 class XliffTargets:
@@ -411,7 +396,8 @@ def apply_targets(units: Sequence[Unit], targets: XliffTargets) -> tuple[list[Un
     """
     names = {f"u{number}": unit for number, unit in enumerate(units, 1)}
     for name, read in targets.units.items():
-        if name not in names or _clean(read.source) != names[name].text.split():
+        source = _clean(token for piece in read.pieces for token in piece.source)
+        if name not in names or source != names[name].text.split():
             raise DocmtError(
                 f"{targets.path}, line {read.line}: unit {name} is not in the original file, or has another source"
                 " there. Merge with the file that was extracted, unchanged, and with the same --protect."
@@ -419,17 +405,16 @@ def apply_targets(units: Sequence[Unit], targets: XliffTargets) -> tuple[list[Un
     translated, warnings, untranslated = [], [], 0
     for name, unit in names.items():
         edited = targets.units.get(name)
-        segments, missing = edited.count_segments() if edited else (0, 0)
-        if edited is None or (segments and missing == segments):
+        missing = [piece.is_missing for piece in edited.pieces if piece.is_segment] if edited else []
+        if edited is None or (missing and all(missing)):
             translated.append(unit)
             untranslated += 1
             continue
         merger = _CodeMerger(unit)
-        translated.append(merger.merge(edited.target))
-        problems = list(merger.problems)
-        if missing:
-            problems.append(f"{missing} of {segments} segments have no translation and stay")
-        warnings += [f"{targets.path}, line {edited.line}: unit {name}: {problem}" for problem in problems]
+        translated.append(merger.merge([token for piece in edited.pieces for token in piece.target]))
+        if any(missing):
+            merger.problems.append(f"{sum(missing)} of {len(missing)} segments have no translation and stay")
+        warnings += [f"{targets.path}, line {edited.line}: unit {name}: {problem}" for problem in merger.problems]
     if untranslated:
         warnings.append(f"{targets.path}: units without a translation, which stay: {untranslated} of {len(units)}")
     return translated, warnings
@@ -454,10 +439,10 @@ class _CodeMerger:
         self._opened: list[int] = []
         self._length = 0
 
-    def merge(self, tokens: Iterable[str | Mark]) -> Unit:
+    def merge(self, tokens: Sequence[str | Mark]) -> Unit:
         """Return the unit."""
         parts, dropped = [], 0
-        for token in self._find_written([*tokens]):
+        for token in self._find_written(tokens):
             if isinstance(token, str):
                 parts.append(token)
                 self._length += len(token)
