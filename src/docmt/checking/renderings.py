@@ -112,14 +112,14 @@ def find_inconsistent_terms(
     for index in range(len(document)):
         for source, target in statistics.links[first + index]:
             linked[source][target].append(index)
-    forms = _count_forms(document, linked)
+    forms = group_pairs((stem(word), word) for sentence in document.source for _, _, word in tokenize(sentence))
     for source, targets in linked.items():
         if len(source) < _SHORTEST_TERM or source not in statistics.nouns[0] or len(targets) < 2:
             continue
         usual = _find_usual(source, targets, config, statistics)
         if sum(len(targets[target]) for target in usual) < config.term_occurrences or len(usual) < 2:
             continue
-        form = forms[source].most_common(1)[0][0]
+        form = Counter(forms[source]).most_common(1)[0][0]
         renderings = _collect_renderings(form, {target: targets[target] for target in usual}, document)
         if len(renderings) > 1 and sum(map(len, renderings.values())) >= config.term_occurrences:
             yield _describe_term(document, form, renderings)
@@ -161,16 +161,6 @@ def _collect_renderings(
         if sentences:
             renderings[words.most_common(1)[0][0]] = sentences
     return renderings
-
-
-def _count_forms(document: ParallelDocument, wanted: Iterable[str]) -> dict[str, Counter[str]]:
-    """Return how often the document has each word, by wanted stem."""
-    forms = {source: Counter[str]() for source in wanted}
-    for sentence in document.source:
-        for _, _, word in tokenize(sentence):
-            if (counts := forms.get(stem(word))) is not None:
-                counts[word] += 1
-    return forms
 
 
 def _are_inflections(one: str, other: str) -> bool:

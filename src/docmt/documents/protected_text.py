@@ -21,7 +21,7 @@ from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import read_text
 from docmt.core.settings import quote, read_package_yaml
 from docmt.documents.numbers import is_similar, read_digits, repair_numbers
-from docmt.documents.words import Span, WordLink, find_words, has_letters
+from docmt.documents.words import Span, WordLink, find_words, has_letters, overlaps
 
 _CLASSES = {
     # scripts without spaces, whose words may stand beside an address at once
@@ -499,7 +499,7 @@ def _move_links(
     moved = [
         replace(link, source=_move(link.source, sources), target=_move(link.target, targets))
         for link in links
-        if not any(link.target[0] < edit.span[1] and edit.span[0] < link.target[1] for edit in targets)
+        if not overlaps(link.target, (edit.span for edit in targets))
     ]
     shift = 0
     for edit in targets:
