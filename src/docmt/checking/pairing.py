@@ -11,9 +11,9 @@ from typing import Literal
 from docmt.checking.findings import CheckConfig, Finding, MarkedSentence
 from docmt.core.errors import DocmtError
 from docmt.core.grouping import group_pairs
-from docmt.core.plain_text import STANDARD, read_bytes, read_lines
-from docmt.documents import ParallelDocument, read_documents
-from docmt.documents.corpus_files import read_hypothesis
+from docmt.core.plain_text import STANDARD, read_bytes
+from docmt.documents import ParallelDocument
+from docmt.documents.corpus_files import read_filled, read_hypothesis
 from docmt.documents.document import read_input
 from docmt.documents.input_formats import FileFormat, check_name, find_format, find_format_of_name, is_jsonl
 from docmt.formats.readable_units import make_readable
@@ -69,10 +69,10 @@ def read_translation(
                     "--layout text."
                 )
     check_name(source)
-    named_documents = list(read_documents(source, "source"))
-    source_documents = [sentences for _, sentences in named_documents]
+    sources = list(read_filled(source, "source"))
+    source_documents = [document.sentences for document in sources]
     if target is None:
-        target_documents = [sentences for _, sentences in read_documents(source, "target")]
+        target_documents = [document.sentences for document in read_filled(source, "target")]
     else:
         check_name(target)
         target_documents = read_hypothesis(target, source, source_documents, "source")
@@ -85,12 +85,12 @@ def read_translation(
             "Give the same documents in the same order, or --layout text for running text."
         )
     documents, findings = [], []
-    paired = zip(named_documents, target_documents, _line_numbers(source, source_documents), strict=True)
-    for number, ((id, sentences), translated, lines) in enumerate(paired, 1):
-        if len(sentences) == len(translated):
-            documents.append(ParallelDocument(id, tuple(sentences), tuple(translated), number, lines))
+    for number, (document, translated) in enumerate(zip(sources, target_documents, strict=True), 1):
+        if len(document.rows) == len(translated):
+            lines = () if is_jsonl(source) else tuple(line for line, _ in document.rows)
+            documents.append(ParallelDocument(document.id, document.sentences, translated, number, lines))
         else:
-            findings.append(_report_miscount(id, sentences, translated))
+            findings.append(_report_miscount(document.id, document.sentences, translated))
     return PairedDocuments(documents, findings)
 
 
@@ -102,17 +102,6 @@ def _report_miscount(id: str, source: Sequence[str], target: Sequence[str], unit
     sentences = tuple(MarkedSentence(id, index + 1, 0, *pairs[index]) for index in examples)
     message = f"{len(source)} source {unit} but {len(target)} target {unit}; the document is not checked further"
     return Finding("sentence_count", message, sentences, "sure")
-
-
-def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[tuple[int, ...]]:
-    """Return the line of each sentence of a text file, or nothing for JSONL."""
-    if is_jsonl(path):
-        return [() for _ in documents]
-    numbered = read_lines(path)
-    return [
-        tuple(next(number for number, line in numbered if line.strip() == sentence) for sentence in document)
-        for document in documents
-    ]
 
 
 def _find_languages(config: CheckConfig) -> tuple[str, str]:

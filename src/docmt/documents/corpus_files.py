@@ -149,18 +149,13 @@ def read_documents(path: Path | str, side: str = "source") -> Iterator[tuple[str
     that line numbers match those of another file. Documents without lines are left out. Raises DocmtError as
     `read_parallel` does.
     """
-    for document in _read_filled(Path(path), side):
-        yield document.id, _first_side(document)
+    for document in read_filled(Path(path), side):
+        yield document.id, document.sentences
 
 
-def _read_filled(path: Path, side: str) -> Iterator[FileDocument]:
-    """Yield the documents of one side that have lines."""
+def read_filled(path: Path, side: str) -> Iterator[FileDocument]:
+    """Yield the documents of one side that have lines, see `read_documents`."""
     return (document for document in _read_side(path, side) if document.rows)
-
-
-def _first_side(document: FileDocument) -> tuple[str, ...]:
-    """Return the sentences of the first side that was read."""
-    return tuple(sentences[0] for _, sentences in document.rows)
 
 
 def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[FileDocument]:
@@ -436,11 +431,11 @@ def read_hypothesis(path: Path, reference_path: Path, references: Corpus, side: 
     reference in another order.
     """
     if is_jsonl(path):
-        documents = list(_read_filled(path, "target"))
+        documents = list(read_filled(path, "target"))
         if is_jsonl(reference_path):
             # It raises DocmtError for another order.
-            list(_check_order(zip(_read_filled(reference_path, side), documents, strict=False), reference_path, path))
-        return list(map(_first_side, documents))
+            list(_check_order(zip(read_filled(reference_path, side), documents, strict=False), reference_path, path))
+        return [document.sentences for document in documents]
     if is_jsonl(reference_path):  # as in a text file: an empty line after each document
         reference = [line for document in references for line in (*document, "")]
     else:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from docmt.core.errors import DocmtError, missing_package_error
 from docmt.core.files import check_regular, read_error
 from docmt.core.plain_text import BYTE_ORDER_MARK, decode_utf8, open_bytes, read_raw_lines
-from docmt.documents.input_formats import LONE_SURROGATE, FileDocument, has_jsonl_name, has_suffix
+from docmt.documents.input_formats import FileDocument, check_unicode, has_jsonl_name, has_suffix
 from docmt.documents.input_formats import Row as SentenceRow
 
 if TYPE_CHECKING:
@@ -258,8 +258,8 @@ def _read_cell(row: Row, name: str) -> str | list[str]:
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
         raise DocmtError(f"{row.location}: `{name}` is neither a text nor a list of sentences; name another column")
-    if any(LONE_SURROGATE.search(text) for text in texts):
-        raise DocmtError(f"{row.location}: contains a lone surrogate (\\ud800 to \\udfff). Remove it.")
+    for text in texts:
+        check_unicode(text, row.location)
     if isinstance(value, str) and "\n" not in value.strip():
         return value.strip()
     # Lines that are empty at the beginning keep their place beside sentences of the other side.

@@ -342,17 +342,15 @@ class _Styles:
     def describe(self, name: str) -> str:
         """Return a key of the look of a text style, equal for automatic styles that look the same; empty: no look."""
         style = self._styles.get(("text", name))
-        is_automatic = style and style.parent and style.parent.name == "office:automatic-styles"
-        return _describe(style) if style and is_automatic else name
-
-
-def _describe(style: Element) -> str:
-    parts = [f"^{style.attributes['style:parent-style-name']}"] if "style:parent-style-name" in style.attributes else []
-    for element in style.iter():
-        visible = sorted(pair for pair in element.attributes.items() if not _INVISIBLE.match(pair[0]))
-        if element is not style and (visible or element.name != "style:text-properties"):
-            parts.append(f"{element.name}{visible}")
-    return "".join(parts)
+        if not (style and style.parent and style.parent.name == "office:automatic-styles"):
+            return name
+        parent = style.attributes.get("style:parent-style-name")
+        parts = [f"^{parent}"] if parent is not None else []
+        for element in style.iter():
+            visible = sorted(pair for pair in element.attributes.items() if not _INVISIBLE.match(pair[0]))
+            if element is not style and (visible or element.name != "style:text-properties"):
+                parts.append(f"{element.name}{visible}")
+        return "".join(parts)
 
 
 def _find_prefix(file: XmlFile, name: str) -> str:
@@ -368,34 +366,23 @@ def _set_language(file: XmlFile, language: str) -> list[Replacement]:
     Default styles get it, and others that name a language. Asian and complex scripts have attributes of their own. The
     default paragraph of a language that is written from right to left gets this direction.
     """
-    code, *others = language.split("-")
+    code, *others = language.lower().split("-")
     country = next((each.upper() for each in others if len(each) == 2), "none")
-    replacements: list[Replacement] = []
-    for element in file.root.iter("style:text-properties"):
-        replacements += _set_properties(file, element, code.lower(), country)
+    script = "-asian" if code in _ASIAN else "-complex" if code in _COMPLEX or is_right_to_left(code) else ""
     style = _find_prefix(file, "style")
-    if is_right_to_left(language) and style:
-        for element in file.root.iter("style:paragraph-properties"):
-            if element.parent and element.parent.name == "style:default-style":
-                replacements.append(set_attribute(file, element, f"{style}:writing-mode", "rl-tb"))
-    return replacements + _set_meta(file, language)
-
-
-def _set_properties(file: XmlFile, element: Element, code: str, country: str) -> list[Replacement]:
-    is_default = element.parent is not None and element.parent.name == "style:default-style"
-    changes = []
-    kinds = [("fo", "")]
-    if code in _ASIAN:
-        kinds.append(("style", "-asian"))
-    elif code in _COMPLEX or is_right_to_left(code):
-        kinds.append(("style", "-complex"))
-    for name, suffix in kinds:
-        old = element.attributes.get(f"{name}:language{suffix}", "")
-        prefix = _find_prefix(file, name)
-        if prefix and (is_default or old not in _NO_LANGUAGES):
-            changes.append(set_attribute(file, element, f"{prefix}:language{suffix}", code))
-            changes.append(set_attribute(file, element, f"{prefix}:country{suffix}", country))
-    return changes
+    kinds = [("fo", _find_prefix(file, "fo"), ""), ("style", style if script else "", script)]
+    replacements = _set_meta(file, language)
+    for element in file.root.iter("style:text-properties", "style:paragraph-properties"):
+        is_default = element.parent is not None and element.parent.name == "style:default-style"
+        if element.name == "style:text-properties":
+            for name, prefix, suffix in kinds:
+                old = element.attributes.get(f"{name}:language{suffix}", "")
+                if prefix and (is_default or old not in _NO_LANGUAGES):
+                    replacements.append(set_attribute(file, element, f"{prefix}:language{suffix}", code))
+                    replacements.append(set_attribute(file, element, f"{prefix}:country{suffix}", country))
+        elif is_default and style and is_right_to_left(language):
+            replacements.append(set_attribute(file, element, f"{style}:writing-mode", "rl-tb"))
+    return replacements
 
 
 def _set_meta(file: XmlFile, language: str) -> list[Replacement]:

@@ -77,13 +77,15 @@ class _InlineWriter:
         """counts: names of both languages so far, by number. codes: one of `_CODES`."""
         self._table, self._counts, self._written = table, counts, codes
         self._opened: list[tuple[int, str, bool]] = []  # number, name, whether written as pc
-        self.names: list[tuple[int, str]] = []
-        """numbers and names of the codes of the last piece"""
+        self.names: dict[int, list[str]] = {}
+        """names of the codes of the last piece by their numbers"""
 
-    def write(self, tokens: Sequence[Token], source_names: Iterable[tuple[int, str]] = ()) -> str:
-        """Return the next piece. source_names: of its source; XLIFF 2 wants other names for all other codes."""
-        self._source_names = list(source_names)  # those that are not yet in the target
-        self.names = []
+    def write(self, tokens: Sequence[Token], source_names: dict[int, list[str]]) -> str:
+        """Return the next piece.
+
+        source_names: of its source; XLIFF 2 wants other names for all other codes. They are taken out when used.
+        """
+        self._source_names, self.names = source_names, {}
         closed = match_codes(tokens)
         return "".join(
             _write_text(token) if isinstance(token, str) else self._write_code(token, index in closed)
@@ -105,13 +107,11 @@ class _InlineWriter:
 
     def _find_name(self, number: int) -> str:
         """Return the name of the next code with a number."""
-        for pair in self._source_names:
-            if pair[0] == number:
-                self._source_names.remove(pair)
-                return pair[1]
+        if names := self._source_names.get(number):
+            return names.pop(0)
         self._counts[number] += 1
         name = f"c{number}" if self._counts[number] == 1 else f"c{number}-{self._counts[number]}"
-        self.names.append((number, name))
+        self.names.setdefault(number, []).append(name)
         return name
 
 
@@ -162,7 +162,8 @@ def _write_pairs(
     pairs = split_unit(unit)
     is_translated = any(pair.sentence and pair.sentence.has_translation for pair in pairs)
     rows: list[tuple[BilingualPair, str, str | None]] = []
-    for pair, (text, names) in zip(pairs, [(source.write(each.source), source.names) for each in pairs], strict=True):
+    sources = [(source.write(each.source, {}), source.names) for each in pairs]
+    for pair, (text, names) in zip(pairs, sources, strict=True):
         written = target.write(pair.target, names) if is_translated else ""
         # Without it, pairs of other segments would have no beginning or end.
         is_kept = pair.sentence is None or pair.sentence.has_translation or not _is_balanced(pair.target)
