@@ -220,12 +220,11 @@ def _read_segment(unit: Unit, language: str, protect: Sequence[str]) -> Segment:
 
 def _read_chapters(file: UnitFile, language: str, protect: Sequence[str]) -> list[list[Segment]]:
     """Return the units of each chapter."""
-    sentences: list[list[str]] = [[] for _ in file.units]
     cut = UnitDocuments(file, language, protect=protect)
-    for document, spans in zip(cut.documents, cut.sentences, strict=True):
-        for sentence, span in zip(document.sentences, spans, strict=True):
-            sentences[span.unit].append(sentence)
-    segments: list[Segment] = [(unit.unit.text, row) for unit, row in zip(cut.units, sentences, strict=True)]
+    documents = zip(cut.documents, cut.sentences, strict=True)
+    pairs = (pair for document, spans in documents for pair in zip(spans, document.sentences, strict=True))
+    sentences = group_pairs((span.unit, sentence) for span, sentence in pairs)
+    segments: list[Segment] = [(each.unit.text, sentences.get(unit, ())) for unit, each in enumerate(cut.units)]
     return [segments[first:last] for first, last in pairwise([*file.document_starts, len(file.units)])]
 
 

@@ -62,7 +62,8 @@ def read(data: bytes, path: str, config: ReadConfig) -> UnitFile:
     front, body = (
         [(item.name, part) for item in items if (part := parts[item.name])] for items in (contents, chapters)
     )
-    book = _Book(package, [(roots[0], _Metadata(metadata, config)), *front], body)
+    about = _Metadata(metadata, _find(metadata.root, "title", "description", outside="guide"), config)
+    book = _Book(package, [(roots[0], about), *front], body)
     for item in dict.fromkeys([*contents, *spine]):
         if not (parts.get(item.name) or item.media_type.startswith("image/")):
             book.skip("chapters that cannot be read", item.name)
@@ -130,9 +131,6 @@ class _TextElements(UnitFile):
 
 class _Metadata(_TextElements):
     """The package document: title, description, language and direction of a book."""
-
-    def __init__(self, file: XmlFile, config: ReadConfig) -> None:
-        super().__init__(file, _find(file.root, "title", "description", outside="guide"), config)
 
     def _name_language(self, language: str) -> Iterator[Replacement]:
         yield from super()._name_language(language)

@@ -88,8 +88,9 @@ class GettextFile(UnitFile):
         ends = re.search(r"\r\n|\n|\r", self._text)
         self._line_end = ends[0] if ends else "\n"
         self._messages = list(self._read_messages())
-        first = next(iter(self._messages), None)
-        self._header = first.fields["msgstr"] if first and self._is_header(first) else None
+        fields = self._messages[0].fields if self._messages else {}
+        has_header = "msgctxt" not in fields and "msgid" in fields and not fields["msgid"].value
+        self._header = fields.get("msgstr") if has_header else None
         self._language = self._find_in_header(r"^Language:[ \t]*(\S+)")
         if not is_same_language(self._language, config.target_language):
             raise DocmtError(
@@ -178,10 +179,6 @@ class GettextFile(UnitFile):
         if "domain" not in message.fields and not ("msgid" in message.fields and has_target):
             raise DocmtError(f"{self._path}, line {message.line}: a message needs msgid and msgstr. Mend it.")
         return message
-
-    def _is_header(self, message: _Message) -> bool:
-        fields = message.fields
-        return "msgstr" in fields and "msgctxt" not in fields and "msgid" in fields and not fields["msgid"].value
 
     def _find_in_header(self, pattern: str) -> str:
         match = re.search(pattern, self._header.value if self._header else "", re.MULTILINE | re.IGNORECASE)

@@ -510,11 +510,10 @@ class _CodeMerger:
             if code.kind == "close" or present[key] > 0:
                 present[key] -= code.kind == "single"
                 continue
-            number = self._table.find(code)
             self._codes.append(replace(code, offset=self._length))
             contents.append(code.content)
             if code.kind == "open":
-                self._append_end(number)
+                self._append_end(self._table.find(code))
                 present[key] += 1
         if contents:
             self.problems.append(f"codes that the translation lacks stand at its end: {' '.join(contents)}")
