@@ -167,7 +167,7 @@ def _pair_units(paths: tuple[Path, Path], formats: Sequence[FileFormat | None], 
     """
     named = list(zip(paths, formats, strict=True))
     names = (f"{path} is {each.name if each else 'JSONL' if is_jsonl(path) else 'text'}" for path, each in named)
-    if len({each and each.reader.partition(".")[0] for each in formats}) > 1:
+    if len({each and each.module for each in formats}) > 1:
         raise DocmtError(f"{' but '.join(names)}. Give both in the same format.")
     protect = ReadConfig(protect=config.protect)
     files = [read_units(format, read_bytes(path), str(path), protect) for path, format in named if format]

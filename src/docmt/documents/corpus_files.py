@@ -227,13 +227,14 @@ def _add_drafts(
     documents: Iterator[FileDocument], source: Path, target: Path | None, drafts: Path
 ) -> Iterator[FileDocument]:
     """Yield the documents with the draft of each sentence at the end of its row."""
-    sides, has_names = _find_draft_entries(drafts) if is_jsonl(drafts) else (["target"], False)
+    is_json = is_jsonl(drafts)
+    sides, has_names = _find_draft_entries(drafts) if is_json else (["target"], False)
     for path in (source, target or source):
         if sides[-1] != "draft" and path.exists() and drafts.exists() and path.samefile(drafts):
             raise DocmtError(f"{drafts} is a file of the corpus itself. Give a translation of {source}.")
     has_documents = not is_published(source) and is_jsonl(source)
-    if is_jsonl(drafts):
-        drafted = parse_jsonl(read_lines(drafts), drafts, sides)
+    if is_json or has_documents:
+        drafted = parse_jsonl(read_lines(drafts), drafts, sides) if is_json else _read_text_files(drafts)
         documents_with_drafts = _zip_sides(documents, drafted, source, drafts, same_ids=has_names and has_documents)
         for number, document in enumerate(documents_with_drafts, 1):
             # A row is (source, target, draft), or (source, target, the drafts' source, draft).
@@ -244,9 +245,6 @@ def _add_drafts(
                         f"{texts[0]!r} in {source}. Give the drafts of this corpus in its order."
                     )
             yield document._replace(rows=[(line, (*texts[:2], texts[-1])) for line, texts in document.rows])
-        return
-    if has_documents:
-        yield from _zip_sides(documents, _read_text_files(drafts), source, drafts)
         return
     lines = enumerate(_read_stripped_lines(drafts), 1)
     for document in documents:

@@ -63,6 +63,11 @@ class FileFormat(NamedTuple):
     advice: str = "Extract the text, for example with pandoc FILE -t plain, and translate that"
     """what to do where it is not read"""
 
+    @property
+    def module(self) -> str:
+        """Module of `docmt.formats`."""
+        return self.reader.partition(".")[0]
+
 
 _DATA = read_package_yaml("docmt.documents", "input_formats.yaml", typed=True)
 _TABLE = [

@@ -239,10 +239,10 @@ def _read_row_corpus(path: Path, columns: Columns, languages: tuple[str, str]) -
         id = row.values.get(names.document, row.values.get("id") if isinstance(source, list) else None)
         id = None if id == "" else id
         pairs = [(row.number, pair) for pair in _make_pairs(row, names, source, target)]
-        is_new = document is None or id is None or isinstance(row.values[names.source], list) or str(id) != document.id
-        if document is not None and is_new:
-            yield document
-        if document is None or is_new:
+        is_whole = id is None or isinstance(row.values[names.source], list)
+        if document is None or is_whole or str(id) != document.id:
+            if document is not None:
+                yield document
             document = FileDocument(str(count) if id is None else str(id), row.number, [])
         document.rows.extend(pairs)
     if document is not None:

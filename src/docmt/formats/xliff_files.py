@@ -204,8 +204,7 @@ class XliffFile(UnitFile):
         unit = self._read_unit(source, id)
         for part in source.iter(f"{self._core}sub"):
             self.skip("texts within codes", "" if reason else part.text())
-        if reason:
-            self.skip(reason, source.text() if is_icu_message(source.text()) else unit.text)
+        self.skip(reason, source.text() if is_icu_message(source.text()) else unit.text)
         return None if reason or not has_letters(unit.text) else self.add_unit(unit)
 
     def _read_unit(self, element: Element, id: str = "") -> Unit:
