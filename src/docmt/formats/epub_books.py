@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -85,13 +85,11 @@ class _Book(UnitFile):
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the book with other units. language: see `UnitFile`."""
-        contents, start = {}, 0
+        contents, rest = {}, iter(units)
         for name, part in self._parts:
-            end = start + len(part.units)
-            new = units[start:end]
+            new = list(islice(rest, len(part.units)))
             if language or new != part.units:
                 contents[name] = part.write(new, language)
-            start = end
         return self._package.replace(contents)
 
 

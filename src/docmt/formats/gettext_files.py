@@ -80,11 +80,11 @@ class GettextFile(UnitFile):
 
     def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
         super().__init__()
-        self._data, self._path, self._protect = data, path, config.patterns
+        self._path, self._protect = path, config.patterns
         self._mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
         match = _CHARSET.search(data)
         self._charset = match[1].decode() if match and match[1] != b"CHARSET" else "utf-8"
-        self._text = self._decode()
+        self._text = self._decode(data.removeprefix(self._mark))
         ends = re.search(r"\r\n|\n|\r", self._text)
         self._line_end = ends[0] if ends else "\n"
         self._messages = list(self._read_messages())
@@ -117,16 +117,15 @@ class GettextFile(UnitFile):
             is_new = any(units[index] != self.units[index] for index in used)
             if used and self.failed.isdisjoint(used) and (is_new or (language and not has_text)):
                 replacements += self._write_message(message, units)
-        if not replacements:
-            return self._data
-        if language:
+        if language and replacements:
             replacements.insert(0, self._write_header(language))
         return self._encode(PatchedText(self._text).render((), (), replacements))
 
-    def _decode(self) -> str:
+    def _decode(self, data: bytes) -> str:
+        """Return the text, which has these bytes when it is written."""
         try:
-            text = self._data[len(self._mark) :].decode(self._charset)
-            if text.encode(self._charset) == self._data[len(self._mark) :]:
+            text = data.decode(self._charset)
+            if text.encode(self._charset) == data:
                 return text
         except (UnicodeError, LookupError) as error:
             raise DocmtError(
