@@ -115,14 +115,13 @@ def _pair_running_text(source: Path, target: Path, config: CheckConfig) -> Paire
     """
     paths = zip((source, target), _find_languages(config), strict=True)
     sides = [_read_lines(path, language, config.protect) for path, language in paths]
-    first, second = ([segment for _, segment in side if segment[1]] for side in sides)
     if len(sides[0]) != len(sides[1]):
-        if len(first) != len(second):
+        sides = [[row for row in side if row[1][1]] for side in sides]
+        if len(sides[0]) != len(sides[1]):
             raise DocmtError(
-                f"{source} has {len(first)} lines of text but {target} has {len(second)}. "
+                f"{source} has {len(sides[0])} lines of text but {target} has {len(sides[1])}. "
                 "Give a translation that keeps the lines, or files with one sentence a line."
             )
-        sides = [[row for row in side if row[1][1]] for side in sides]
     rows = ((number, segment, other) for (number, segment), (_, other) in zip(*sides, strict=True))
     document = _pair_segments(source.name, 1, rows)
     if not document:

@@ -20,8 +20,8 @@ from docmt.formats.bilingual_files import BilingualPair, BilingualUnit, CodeTabl
 from docmt.formats.language_codes import format_language_tag
 from docmt.formats.placeholders import is_placeholder
 from docmt.formats.units import Code, Unit, match_codes
-from docmt.formats.xliff_files import LANGUAGES, ROOT, read_states
-from docmt.formats.xml_tree import ILLEGAL, Element, Text, XmlFile, escape_text, quote_attribute
+from docmt.formats.xliff_files import LANGUAGES, parse_xliff, read_states
+from docmt.formats.xml_tree import ILLEGAL, Element, Text, escape_text, quote_attribute
 
 _CORE = "urn:oasis:names:tc:xliff:document:2.0"
 _METADATA = "urn:oasis:names:tc:xliff:metadata:2.0"
@@ -302,11 +302,9 @@ def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTarg
     versions: of XLIFF that are read, 2 or 12. Prefixes, states, notes and the borders of segments may have changed.
     Raises DocmtError for other files.
     """
-    file = XmlFile(data, path)
-    match, core = ROOT.fullmatch(file.root.name), file.root.name.removesuffix("xliff")
-    files = [each for each in file.root.elements if each.name == f"{core}file"]
-    version = (match[1] or "1") if match else "none"
-    if version not in versions or len(files) != 1:
+    file, version = parse_xliff(data, path)
+    files = [each for each in file.root.elements if each.name == "file"]
+    if not version or version not in versions or len(files) != 1:
         name = "an XLIFF file" if "1" in versions else "an XLIFF 2 file"
         raise DocmtError(f"{path} is not {name} with one <file>. Write one with docmt extract.")
     is_old = version == "1"
@@ -315,14 +313,14 @@ def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTarg
     units: dict[str, XliffUnit] = {}
     ids: set[str] = set()
     line, position = 1, 0
-    for unit in files[0].iter(core + ("trans-unit" if is_old else "unit")):
+    for unit in files[0].iter("trans-unit" if is_old else "unit"):
         line += file.text.count("\n", position, unit.start)
         position = unit.start
         if (id := unit.attributes.get("id", "")) in ids:
             raise DocmtError(f"{path}, line {line}: unit {id} is in the file twice. Remove one of them.")
         ids.add(id)
         name = id.partition("-")[0] if is_old else id
-        units.setdefault(name, XliffUnit(line)).pieces += _read_pieces(unit, core, is_old, f"{path}, line {line}")
+        units.setdefault(name, XliffUnit(line)).pieces += _read_pieces(unit, is_old, f"{path}, line {line}")
     return XliffTargets(
         path,
         files[0].attributes.get("original", ""),
@@ -334,17 +332,16 @@ def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTarg
     )
 
 
-def _read_pieces(unit: Element, core: str, is_old: bool, place: str) -> list[XliffPiece]:
+def _read_pieces(unit: Element, is_old: bool, place: str) -> list[XliffPiece]:
     """Return the pieces of a unit: one of XLIFF 1.2. The target of each is the one at its place in the order."""
-    names = (f"{core}segment", f"{core}ignorable")
-    parts = [unit] if is_old else [piece for piece in unit.elements if piece.name in names]
-    sources = [_read_inline(part.find(f"{core}source"), core, place) for part in parts]
+    parts = [unit] if is_old else [each for each in unit.elements if each.name in ("segment", "ignorable")]
+    sources = [_read_inline(part.find("source"), place) for part in parts]
     targets: list[tuple[int, list[str | Mark], bool, bool]] = []
     for part, content in zip(parts, sources, strict=True):
-        element = part.find(f"{core}target")
-        target = _read_inline(element, core, place)
+        element = part.find("target")
+        target = _read_inline(element, place)
         states = read_states(part, *([element] if element else []))
-        is_segment, is_missing = part.name != names[1], element is None
+        is_segment, is_missing = part.name != "ignorable", element is None
         is_confirmed = any(name in states and value.fullmatch(states[name]) for name, value in _CONFIRMED.items())
         if is_segment and states.get("state", "") in _NEW_STATES and not is_confirmed:
             is_missing = is_missing or (bool(content) and (not target or _clean(target) == _clean(content)))
@@ -353,26 +350,25 @@ def _read_pieces(unit: Element, core: str, is_old: bool, place: str) -> list[Xli
         targets.append((number, content if is_missing else target, is_missing, is_confirmed))
     targets.sort(key=itemgetter(0))
     pieces = zip(parts, sources, targets, strict=True)
-    return [XliffPiece(source, target, part.name != names[1], *rest) for part, source, (_, target, *rest) in pieces]
+    return [XliffPiece(source, target, part.name != "ignorable", *rest) for part, source, (_, target, *rest) in pieces]
 
 
-def _read_inline(element: Element | None, core: str, place: str) -> list[str | Mark]:
+def _read_inline(element: Element | None, place: str) -> list[str | Mark]:
     """Return the text and the codes of a source or target."""
     tokens: list[str | Mark] = []
     for node in element.children if element else ():
         if isinstance(node, Text):
             tokens.append(node.value)
             continue
-        kind = node.name.removeprefix(core)
-        if kind == "cp":
+        if node.name == "cp":
             tokens.append(_read_character(node.attributes.get("hex", ""), place))
-        elif kind in _KINDS:
-            tokens.append(Mark(node.attributes.get("pos", _KINDS[kind]), _find_number(node)))
-        elif kind in ("pc", "g"):
+        elif node.name in _KINDS:
+            tokens.append(Mark(node.attributes.get("pos", _KINDS[node.name]), _find_number(node)))
+        elif node.name in ("pc", "g"):
             number = _find_number(node)
-            tokens += [Mark("open", number), *_read_inline(node, core, place), Mark("close", number)]
+            tokens += [Mark("open", number), *_read_inline(node, place), Mark("close", number)]
         else:
-            tokens += _read_inline(node, core, place)
+            tokens += _read_inline(node, place)
     return [token for token in tokens if token != ""]
 
 
