@@ -35,6 +35,7 @@ from docmt.documents.input_formats import (
 from docmt.documents.published_corpora import Columns, is_published, read_published
 
 _OPUS_TABS = 3
+_MAX_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,10 @@ class SkipReport:
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
-    max_examples: int = 3
 
     def add(self, reason: str, location: str) -> None:
         self.counts[reason] = self.counts.get(reason, 0) + 1
-        locations = self.examples.setdefault(reason, [])
-        if len(locations) < self.max_examples:
-            locations.append(location)
+        self.examples[reason] = [*self.examples.get(reason, []), location][:_MAX_EXAMPLES]
 
 
 def read_parallel(

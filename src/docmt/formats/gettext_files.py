@@ -60,6 +60,10 @@ class _Message:
     targets: dict[str, int | None] = field(default_factory=dict)
     """for each field to be written the index of its unit, or None for text without letters"""
 
+    def get(self, name: str) -> str:
+        """Return the text of a field; empty if it has none, or is missing."""
+        return self.fields[name].value if name in self.fields else ""
+
     @property
     def is_fuzzy(self) -> bool:
         return self.flags is not None and "fuzzy" in re.split(r"[\s,]+", self.flags.value)
@@ -113,7 +117,7 @@ class GettextFile(UnitFile):
         replacements: list[Replacement] = []
         for message in self._messages:
             used = {index for index in message.targets.values() if index is not None}
-            has_text = any(message.fields[name].value for name in message.targets if name in message.fields)
+            has_text = any(map(message.get, message.targets))
             is_new = any(units[index] != self.units[index] for index in used)
             if used and self.failed.isdisjoint(used) and (is_new or (language and not has_text)):
                 replacements += self._write_message(message, units)
@@ -187,8 +191,7 @@ class GettextFile(UnitFile):
         """Find the markup of each message: its own, or else that of others in the same source file."""
         known: dict[str, Markup] = {}
         for message in self._messages:
-            text = message.fields["msgid"].value if "msgid" in message.fields else ""
-            if markup := find_markup(message.comments, text):
+            if markup := find_markup(message.comments, message.get("msgid")):
                 message.markup = markup
                 known |= {path: known.get(path, markup) for path in message.paths}
         for message in self._messages:
@@ -196,31 +199,30 @@ class GettextFile(UnitFile):
 
     def _add_units(self, message: _Message) -> None:
         """Add the units of a message, or note that it is skipped."""
-        fields = message.fields
-        if "msgid" not in fields or not has_letters(fields["msgid"].value):
+        source, names = message.get("msgid"), self._target_names(message)
+        if not has_letters(source):
             return
-        empty = [name for name in self._target_names(message) if name not in fields or not fields[name].value]
-        reason = "ICU messages" if is_icu_message(fields["msgid"].value) else ""
+        empty = [name for name in names if not message.get(name)]
+        reason = "ICU messages" if is_icu_message(source) else ""
         if message.is_code:
             reason = "code"
         if not empty and not message.is_fuzzy:
             reason = "translated messages"
         if reason:
-            self.skip(reason, fields["msgid"].value)
+            self.skip(reason, source)
             return
         indices: dict[str, int | None] = {}
         for name in ("msgid", "msgid_plural"):
-            if name in fields:
+            if name in message.fields:
                 unit = self._make_unit(message, name)
                 indices[name] = self.add_unit(unit) if has_letters(unit.text) else None
-        names = self._target_names(message)
         for name in names if message.is_fuzzy else empty:
-            is_plural = "msgid_plural" in fields and (name != "msgstr[0]" or len(names) == 1)
+            is_plural = "msgid_plural" in message.fields and (name != "msgstr[0]" or len(names) == 1)
             message.targets[name] = indices["msgid_plural" if is_plural else "msgid"]
 
     def _make_unit(self, message: _Message, name: str) -> Unit:
         """Return the unit of a field."""
-        id, text = f"line {message.line}", message.fields[name].value
+        id, text = f"line {message.line}", message.get(name)
         if message.markup:
             return hide_markup(text, message.markup, id, self._protect)
         return hide_placeholders(Unit(text, id=id), protect=self._protect)
@@ -231,8 +233,7 @@ class GettextFile(UnitFile):
             UnitPair(self._make_unit(message, "msgid"), self._make_unit(message, name))
             for message in self._messages
             for name in self._target_names(message)[:1]
-            if not message.is_fuzzy
-            and all(name in message.fields and message.fields[name].value for name in ("msgid", name))
+            if not message.is_fuzzy and message.get("msgid") and message.get(name)
         ]
 
     def _target_names(self, message: _Message) -> list[str]:
@@ -252,7 +253,7 @@ class GettextFile(UnitFile):
             if index is not None:
                 unit = tidy_pieces(self.units[index], units[index])
                 text = separate_words(unit, message.markup) if message.markup else unit.render()
-            elif name in fields and fields[name].value:
+            elif message.get(name):
                 continue
             else:
                 text = source
