@@ -32,7 +32,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +248,7 @@ class JobDirectory:
 
     def write_plan(self, plan: Plan) -> None:
         """Make a job planned, all of whose shards are written."""
-        shards = [list(asdict(shard).values()) for shard in plan.shards]
+        shards = list(map(astuple, plan.shards))
         values = {"version": _VERSION, "settings": plan.settings, "kind": plan.kind, "shards": shards}
         write_text(self.path / PLAN_FILE, json.dumps(values, indent=1) + "\n")
 

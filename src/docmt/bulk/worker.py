@@ -9,13 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 from docmt.bulk.job_directory import PLAN, Claim, JobDirectory, Plan, Shard, ShardFacts
 from docmt.bulk.shards import (
-    CountTokens,
     FileShards,
     ParquetRows,
     RowConfig,
@@ -68,7 +67,7 @@ class Worker:
                 raise DocmtError(f"{self._job.path} is not planned: name the input files")
             if claim := self._job.claim(self._name, [PLAN]):
                 with self._job.holding(claim):
-                    made = make_plan(self._job, claim, kind, settings, self._count_tokens, shard_tokens)
+                    made = self._make_plan(claim, kind, settings, shard_tokens)
                 if made is not None:
                     return made
             elif not self._job.return_dead_claims():
@@ -77,6 +76,31 @@ class Worker:
                 is_told = True
                 time.sleep(POLL_SECONDS)
         check_settings(self._job, plan, settings)
+        return plan
+
+    def _make_plan(self, claim: Claim, kind: ShardKind, settings: dict[str, Any], shard_tokens: int) -> Plan | None:
+        """Split the input into shards of about so many source tokens, and write them and the plan.
+
+        Return None if the claim was returned because this worker seemed dead. Raises DocmtError for input that cannot
+        be read, or without documents.
+        """
+        self._job.clear_shards()
+        shards: list[Shard] = []
+        with progress("planning (documents)") as bar:
+            for number, part in enumerate(kind.split(self._count_tokens, shard_tokens), 1):
+                if not claim.is_held:
+                    return None
+                name = f"{number:06d}"
+                self._job.write_shard(name, part.data)
+                shards.append(Shard(name, part.documents, part.tokens, f"{zlib.crc32(part.data):08x}"))
+                bar.advance(part.documents)
+        if not shards:
+            raise DocmtError("there are no documents in the input: name files with a document a row")
+        if not claim.is_held:
+            return None
+        plan = Plan(settings, shards, kind.describe())
+        self._job.write_plan(plan)
+        self._job.drop(claim)
         return plan
 
     def _count_tokens(self, texts: Sequence[str]) -> list[int]:
@@ -206,11 +230,9 @@ class Worker:
 
 def _count_warnings(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, int]:
     """Return the number of documents with each warning."""
-    counts = Counter[str]()
-    for _, versions in results:
-        for document in versions:
-            counts.update({name for version in document for names in version.warnings() for name in names})
-    return dict(sorted(counts.items()))
+    documents = (document for _, versions in results for document in versions)
+    named = ({name for version in document for names in version.warnings() for name in names} for document in documents)
+    return dict(sorted(Counter(chain.from_iterable(named)).items()))
 
 
 # The plan
@@ -280,34 +302,6 @@ def _describe_file(path: Path) -> tuple[int, int]:
         beginning = file.read(_SAMPLE_BYTES)
         file.seek(max(size - _SAMPLE_BYTES, 0))
         return size, zlib.crc32(file.read(_SAMPLE_BYTES), zlib.crc32(beginning))
-
-
-def make_plan(
-    job: JobDirectory, claim: Claim, kind: ShardKind, settings: dict[str, Any], count: CountTokens, shard_tokens: int
-) -> Plan | None:
-    """Split the input into shards of about so many source tokens, and write them and the plan.
-
-    Return None if the claim was returned because this worker seemed dead. Raises DocmtError for input that cannot be
-    read, or without documents.
-    """
-    job.clear_shards()
-    shards: list[Shard] = []
-    with progress("planning (documents)") as bar:
-        for number, part in enumerate(kind.split(count, shard_tokens), 1):
-            if not claim.is_held:
-                return None
-            name = f"{number:06d}"
-            job.write_shard(name, part.data)
-            shards.append(Shard(name, part.documents, part.tokens, f"{zlib.crc32(part.data):08x}"))
-            bar.advance(part.documents)
-    if not shards:
-        raise DocmtError("there are no documents in the input: name files with a document a row")
-    if not claim.is_held:
-        return None
-    plan = Plan(settings, shards, kind.describe())
-    job.write_plan(plan)
-    job.drop(claim)
-    return plan
 
 
 def check_settings(job: JobDirectory, plan: Plan, settings: Mapping[str, Any]) -> None:
