@@ -17,7 +17,6 @@ from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8, write_text, writing
-from docmt.documents import Document
 from docmt.serve.engine import Engine
 from docmt.serve.file_process import RESULTS, FileProcess
 from docmt.serve.file_worker import FileLimits, JobFacts
@@ -173,9 +172,8 @@ class DocumentJobs:
 
     def _add_counts(self, record: JobRecord) -> JobRecord:
         """Return the state of a job with counts of now."""
-        if (job := self._jobs.get(record.id)) is None:
-            return record
-        return replace(record, **job.journal.count_all())
+        job = self._jobs.get(record.id)
+        return replace(record, **job.journal.count_all()) if job else record
 
     def sources(self, id: str, owner: str) -> Sequence[str]:
         """Return the source sentences of a document."""
@@ -344,7 +342,7 @@ class DocumentJobs:
         job.find_source(number)
         journal, document = job.journal, job.journal.find_document(number)
         source, targets = journal.extend(document), journal.list_targets(document, number)
-        end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
+        end = source.slice(0, len(targets) + 1)
         self._engine.check_room(job.facts.model, owner)
         terms = await self._engine.make_matcher(job.facts.model, job.entries, journal.join_terms())
         work = Work(job.facts.model, end, n_best=count, targets=targets, owner=owner, terms=terms)
