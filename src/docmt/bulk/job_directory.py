@@ -438,9 +438,9 @@ class JobStatus:
     done_tokens: int = 0
     seconds: float = 0.0
     """time that workers took for these tokens"""
-    warnings: tuple[tuple[str, int], ...] = ()
+    warnings: dict[str, int] = field(default_factory=dict)
     """documents with each warning"""
-    terms: tuple[tuple[str, int], ...] = ()
+    terms: dict[str, int] = field(default_factory=dict)
     """terms of each state, see `TermStatus`"""
     reused: int = 0
     """sentences that a memory gave"""
@@ -470,7 +470,7 @@ class JobStatus:
     def summarize(self) -> str:
         """Return the result in one line."""
         failed = f"; {self.failed:,} failed, see {self.path}/failed" if self.failed else ""
-        terms = f"; {summarize_terms(dict(self.terms))}" if self.terms else ""
+        terms = f"; {summarize_terms(self.terms)}" if self.terms else ""
         memory = f"; memory: {self.reused:,} sentences reused" if self.reused else ""
         engine = f"; {self.engine}" if self.engine else ""
         done = f"{self.translated:,} of {self.documents:,} documents are translated"
@@ -478,8 +478,7 @@ class JobStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
-        derived = {"is_complete": self.is_complete, "rate": self.rate, "seconds_left": self.seconds_left}
-        return {**asdict(self), "warnings": dict(self.warnings), "terms": dict(self.terms), **derived}
+        return asdict(self) | {"is_complete": self.is_complete, "rate": self.rate, "seconds_left": self.seconds_left}
 
     def format(self) -> str:
         """Return the status in lines of text."""
@@ -499,7 +498,7 @@ class JobStatus:
             lines.append(f"{workers}{left}")
         if self.deleted:
             lines.append(f"deleted results: {len(self.deleted):,} (first: {self.deleted[0]}): start a worker again")
-        lines += [f"documents with the warning {name}: {count:,}" for name, count in self.warnings]
+        lines += [f"documents with the warning {name}: {count:,}" for name, count in self.warnings.items()]
         return "\n".join(lines)
 
 
@@ -530,8 +529,8 @@ def read_status(job: JobDirectory) -> JobStatus:
         tokens=sum(shard.tokens for shard in plan.shards),
         done_tokens=sum(each.tokens for each in facts.values()),
         seconds=sum(each.seconds for each in facts.values()),
-        warnings=tuple(sorted(warnings.items())),
-        terms=tuple(sorted(terms.items())),
+        warnings=dict(sorted(warnings.items())),
+        terms=dict(sorted(terms.items())),
         reused=sum(each.reused for each in facts.values()),
         engine=sum_uses(EngineUse(**each.engine) for each in facts.values() if each.engine),
         deleted=tuple(file for name in sorted(deleted) for file in deleted[name]),

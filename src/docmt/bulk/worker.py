@@ -7,42 +7,25 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 from docmt.bulk.job_directory import PLAN, Claim, JobDirectory, Plan, Shard, ShardFacts
-from docmt.bulk.shards import (
-    FileShards,
-    ParquetRows,
-    RowConfig,
-    ShardItem,
-    ShardKind,
-    ShardRows,
-    Versions,
-    describe_error,
-    list_files,
-)
+from docmt.bulk.shards import ShardItem, ShardKind, Versions, describe_error, open_kind
 from docmt.core.errors import DocmtError, is_out_of_memory, map_or_error, missing_package_error
-from docmt.core.files import json_checksum, read_error
-from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.document_translator import TOKEN_CHARACTERS, DocumentTranslator
-from docmt.decoding.file_translation import FileConfig
 from docmt.decoding.translation_results import non_finite_error
 from docmt.documents import Document
-from docmt.documents.input_formats import has_jsonl_name
-from docmt.documents.published_corpora import is_parquet
 from docmt.terms.memory import QUALITY
 
 POLL_SECONDS = 1.0
 """Time between two looks at what other workers do."""
 _LOOKS = 150  # after which a shard that is nowhere counts as lost; NFS shows a rename a minute late
-_SAMPLE_BYTES = 1 << 16
-_ROW_KINDS = {kind.format: kind for kind in (ShardRows, ParquetRows)}
 _RESTARTS = 20  # of an actor of Ray: a document that ends its process must not restart it for ever
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -233,75 +216,6 @@ def _count_warnings(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, 
     documents = (document for _, versions in results for document in versions)
     named = ({name for version in document for names in version.warnings() for name in names} for document in documents)
     return dict(sorted(Counter(chain.from_iterable(named)).items()))
-
-
-# The plan
-
-
-def choose_kind(paths: Sequence[Path], rows: RowConfig, files: FileConfig) -> ShardKind:
-    """Return how the input of a job is read. Raises DocmtError for input that bulk jobs do not read."""
-    formats = {_find_format(path): path for path in paths}
-    if len(formats) > 1:
-        one, other, *_ = formats.values()
-        raise DocmtError(f"{one} and {other} are input of different kinds: translate them in two jobs")
-    format, path = next(iter(formats.items()))
-    if format == FileShards.format:
-        return FileShards(files, paths)
-    has_full_ids = len({path.name for path in paths}) < len(paths)
-    return _ROW_KINDS[format](replace(rows, has_full_ids=has_full_ids), f".{format}{find_suffix(path)}", paths)
-
-
-def _find_format(path: Path) -> str:
-    if path.is_dir():
-        return FileShards.format
-    if is_parquet(path):
-        return ParquetRows.format
-    if has_jsonl_name(path):
-        return ShardRows.format
-    raise DocmtError(f"{path} is no input of a bulk job: give JSONL or Parquet with a document a row, or a folder")
-
-
-def open_kind(values: Mapping[str, Any], folders: Sequence[Path] = ()) -> ShardKind:
-    """Return the kind that a plan describes. folders: where the input is, if not where the planner had it."""
-    settings = dict(values)
-    format = settings.pop("format")
-    if format == FileShards.format:
-        return FileShards.from_description(settings, folders)
-    suffix = settings.pop("suffix")
-    return _ROW_KINDS[format](RowConfig(**settings), suffix)
-
-
-def describe_input(paths: Sequence[Path]) -> list[list[Any]]:
-    """Return the name of each file or folder, with what tells it from others. Raises DocmtError if one is missing.
-
-    A file has its size and the checksum of its beginning and end; a folder that of the names and sizes of its files.
-    """
-    try:
-        return [
-            [path.name, json_checksum([(str(name), _find_size(path / name)) for name in list_files(path)])]
-            if path.is_dir()
-            else [path.name, *_describe_file(path)]
-            for path in paths
-        ]
-    except OSError as error:
-        raise read_error(error.filename, error) from error
-
-
-def _find_size(path: Path) -> int:
-    """Return the size of a file, or -1: that it cannot be read is told when it is translated."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
-
-
-def _describe_file(path: Path) -> tuple[int, int]:
-    """Return the size of a file, and the CRC-32 of its first and last bytes: a whole corpus would take minutes."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        beginning = file.read(_SAMPLE_BYTES)
-        file.seek(max(size - _SAMPLE_BYTES, 0))
-        return size, zlib.crc32(file.read(_SAMPLE_BYTES), zlib.crc32(beginning))
 
 
 def check_settings(job: JobDirectory, plan: Plan, settings: Mapping[str, Any]) -> None:
