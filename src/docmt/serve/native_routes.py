@@ -26,7 +26,6 @@ from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
 from docmt.serve.file_process import RESULTS
-from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
 from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord, NoSuchDocument
 from docmt.serve.job_translation import TermRequest
@@ -37,6 +36,7 @@ from docmt.serve.text_translation import (
     TextOptions,
     choose_model,
     find_other_language,
+    read_terms,
     translate_items,
     until_disconnected,
 )
@@ -208,7 +208,7 @@ async def create_document(request: Request) -> Response:
     options = DocumentOptions(
         model=model,
         format=format,
-        fields=read_fields(values),
+        fields=tuple(name.strip() for text in _texts(values, "fields") for name in text.split(",") if name.strip()),
         context=values.text("context"),
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
         terms=await read_glossary(terms, languages) if terms else None,
@@ -227,11 +227,6 @@ def _find_language(text: str, target: str, source: str) -> str:
     """Return the language of a text, if it clearly is not that of its model; else an empty text."""
     other = find_other_language(text, target, [source])
     return other.source if other else ""
-
-
-def read_fields(values: RequestValues) -> tuple[str, ...]:
-    """Return the names of fields: a list, or names with commas between them."""
-    return tuple(name.strip() for text in _texts(values, "fields") for name in text.split(",") if name.strip())
 
 
 def file_name(name: str | None, default: str) -> str:
