@@ -18,7 +18,7 @@ from typing import Any
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8, write_text, writing
 from docmt.serve.engine import Engine
-from docmt.serve.file_process import RESULTS, FileProcess
+from docmt.serve.file_process import RESULTS, FileProcess, name_result
 from docmt.serve.file_worker import FileLimits, JobFacts
 from docmt.serve.job_journal import JobJournal, Links
 from docmt.serve.job_store import (
@@ -35,16 +35,7 @@ from docmt.serve.job_store import (
     LoadedJobs,
     is_disk_full,
 )
-from docmt.serve.job_translation import (
-    JobResults,
-    TermRequest,
-    check_pairs,
-    choose_lane,
-    count_edits,
-    list_lacking,
-    name_result,
-    translate_job,
-)
+from docmt.serve.job_translation import JobResults, TermRequest, check_pairs, choose_lane, list_lacking, translate_job
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane, Work
 
 _log = logging.getLogger(__name__)
@@ -97,7 +88,7 @@ class DocumentJobs:
         self.store.open()
         self._stopped = False
         suspects: list[str] = []
-        for record in self.store.list_queued():
+        for record in self.store.list_jobs(status="queued"):
             if record.crashes >= _MAX_CRASHES:
                 self._put_aside(record)
             elif record.crashes:
@@ -205,7 +196,7 @@ class DocumentJobs:
 
     def list_documents(self, owner: str) -> list[JobRecord]:
         """Return the jobs of an owner, the newest first."""
-        return list(map(self._add_counts, reversed(self.store.list_owned(owner))))
+        return list(map(self._add_counts, reversed(self.store.list_jobs(owner=owner))))
 
     async def events(self, id: str, owner: str, after: int = 0, stay: bool = False) -> AsyncIterator[JobEvent]:
         """Yield the changes of sentences after an event id, with the progress, until the job is at its end.
@@ -390,14 +381,13 @@ class DocumentJobs:
         job = self._jobs.load(record)
         async with job.rendering:
             events = len(job.journal.events)
-            edits, problems = await self._results.find_changes(job, file, name)
+            edits, report = await self._results.find_changes(job, file, name)
             self._find_ended(id, owner)
             if len(job.journal.events) != events:
                 raise DocumentNotReady("the document was changed meanwhile: upload the file again")
-            counts = count_edits(edits, job.journal)
             if edits:
                 self._change(id, owner, {"edits": edits, "retranslate": False})
-        return self.status(id, owner), {**counts, "problems": problems}
+        return self.status(id, owner), report
 
     def _find_ended(self, id: str, owner: str) -> JobRecord:
         record = self._jobs.find(id, owner)
@@ -435,7 +425,7 @@ class DocumentJobs:
         """Note the progress of running jobs, and cancel those for which the command line asks, again and again."""
         while True:
             with suppress(DocmtError):  # such as a full disk
-                for record in self.store.list_unwanted():
+                for record in self.store.list_jobs(unwanted=True):
                     await self.cancel(record.id, record.owner, keep=True)
                 for id, job in self._jobs:
                     if job.task is not None and len(job.journal.events) > job.noted:

@@ -45,6 +45,8 @@ from docmt.terms.matching import TermMode
 
 Links = list[list[int]]
 """Word links of a sentence: source and target characters (first, one after the last), and 1 if mutual, else 0."""
+Uses = list[tuple[int, list[dict[str, Any]]]]
+"""Sentences, by number, with the fields of the `TermUse` of each term."""
 FAILED = "failed"
 """Warning of a sentence without a translation, which keeps its source."""
 _SHOWN = ("target", "score", "tokens", "warnings", "edited", "confirmed", "findings", "match")
@@ -224,18 +226,11 @@ class JobJournal:
             if "resume" in line:
                 self._points[line["document"]] = ResumePoint(*line["resume"])
 
-    def _apply_sentence(
-        self,
-        number: int,
-        target: str = "",
-        error: str = "",
-        terms: Sequence[dict[str, Any]] = (),
-        engine: Mapping[str, Any] | None = None,
-        **values: Any,
-    ) -> None:
-        if engine is not None:
+    def _apply_sentence(self, number: int, target: str = "", error: str = "", **values: Any) -> None:
+        if engine := values.pop("engine", None):
             self.engine_use = sum_uses([self.engine_use, EngineUse(**engine)])
-        sentence = JobSentence(target, error=error, terms=[TermUse(**use) for use in terms], stale=False, **values)
+        values["terms"] = [TermUse(**use) for use in values.get("terms", ())]
+        sentence = JobSentence(target, error=error, stale=False, **values)
         if error:
             sentence.target, sentence.warnings = self.sources[number], [FAILED]
         if (old := self.sentences[number]).target is not None:
@@ -254,13 +249,7 @@ class JobJournal:
             for sentence in self.sentences[first + 1 : end]:
                 sentence.stale = not sentence.is_fixed
 
-    def _apply_terms(
-        self,
-        terms: list[list[Any]],
-        mode: TermMode,
-        uses: list[tuple[int, list[dict[str, Any]]]],
-        undoable: bool = True,
-    ) -> None:
+    def _apply_terms(self, terms: list[list[Any]], mode: TermMode, uses: Uses, undoable: bool = True) -> None:
         changed = {
             number: replace(old, terms=join_uses(old.terms, (TermUse(**use) for use in each)))
             for number, each in uses
