@@ -117,11 +117,6 @@ class _Turn:
         return self.works[0].lane == "jobs"
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether anybody waits for its results."""
-        return any(not each.is_cancelled for each in self.works)
-
-    @property
     def elapsed(self) -> float:
         """Seconds of its own."""
         return time.monotonic() - self.started - self.interrupted_seconds
@@ -341,7 +336,7 @@ class Engine:
             turn.interrupted_seconds += turn.resumed - started
             turn.owed, self._owed = self._owed, 0.0
         has_time = self._stopped_at is None or (not turn.is_job and time.monotonic() - self._stopped_at < _STOP_SECONDS)
-        if not (has_time and turn.is_wanted):
+        if not has_time or all(work.is_cancelled for work in turn.works):
             raise _Interrupted
 
     def _has_short_texts(self) -> bool:
