@@ -270,12 +270,11 @@ class JobDirectory:
                 self._candidates = sorted(set(names).intersection(_list(self.waiting)), reverse=True)
             while self._candidates:
                 name = self._candidates.pop()
-                path = self.claimed / f"{name}.{worker}"
-                if not _rename(self.waiting / name, path):
-                    continue
-                if not self._is_done(name):
-                    return Claim(name, path)
-                self.drop(Claim(name, path))  # a worker had finished it before it seemed dead
+                claim = Claim(name, self.claimed / f"{name}.{worker}")
+                if _rename(self.waiting / name, claim.path):
+                    if not self._is_done(name):
+                        return claim
+                    self.drop(claim)  # a worker had finished it before it seemed dead
         return None
 
     @contextmanager
