@@ -110,7 +110,7 @@ def test_a_database_of_another_version_is_one_sentence(tmp_path, statements):
     store = JobStore(tmp_path, 3600.0)
     with pytest.raises(DocmtError, match=message.format("jobs")):
         store.open()
-        store.list_queued()
+        store.list_jobs(status="queued")
     store.close()
 
 

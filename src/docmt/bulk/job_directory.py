@@ -32,7 +32,7 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +248,7 @@ class JobDirectory:
 
     def write_plan(self, plan: Plan) -> None:
         """Make a job planned, all of whose shards are written."""
-        shards = [list(asdict(shard).values()) for shard in plan.shards]
+        shards = list(map(astuple, plan.shards))
         values = {"version": _VERSION, "settings": plan.settings, "kind": plan.kind, "shards": shards}
         write_text(self.path / PLAN_FILE, json.dumps(values, indent=1) + "\n")
 
@@ -270,12 +270,11 @@ class JobDirectory:
                 self._candidates = sorted(set(names).intersection(_list(self.waiting)), reverse=True)
             while self._candidates:
                 name = self._candidates.pop()
-                path = self.claimed / f"{name}.{worker}"
-                if not _rename(self.waiting / name, path):
-                    continue
-                if not self._is_done(name):
-                    return Claim(name, path)
-                self.drop(Claim(name, path))  # a worker had finished it before it seemed dead
+                claim = Claim(name, self.claimed / f"{name}.{worker}")
+                if _rename(self.waiting / name, claim.path):
+                    if not self._is_done(name):
+                        return claim
+                    self.drop(claim)  # a worker had finished it before it seemed dead
         return None
 
     @contextmanager
@@ -438,9 +437,9 @@ class JobStatus:
     done_tokens: int = 0
     seconds: float = 0.0
     """time that workers took for these tokens"""
-    warnings: tuple[tuple[str, int], ...] = ()
+    warnings: dict[str, int] = field(default_factory=dict)
     """documents with each warning"""
-    terms: tuple[tuple[str, int], ...] = ()
+    terms: dict[str, int] = field(default_factory=dict)
     """terms of each state, see `TermStatus`"""
     reused: int = 0
     """sentences that a memory gave"""
@@ -470,7 +469,7 @@ class JobStatus:
     def summarize(self) -> str:
         """Return the result in one line."""
         failed = f"; {self.failed:,} failed, see {self.path}/failed" if self.failed else ""
-        terms = f"; {summarize_terms(dict(self.terms))}" if self.terms else ""
+        terms = f"; {summarize_terms(self.terms)}" if self.terms else ""
         memory = f"; memory: {self.reused:,} sentences reused" if self.reused else ""
         engine = f"; {self.engine}" if self.engine else ""
         done = f"{self.translated:,} of {self.documents:,} documents are translated"
@@ -478,8 +477,7 @@ class JobStatus:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
-        derived = {"is_complete": self.is_complete, "rate": self.rate, "seconds_left": self.seconds_left}
-        return {**asdict(self), "warnings": dict(self.warnings), "terms": dict(self.terms), **derived}
+        return asdict(self) | {"is_complete": self.is_complete, "rate": self.rate, "seconds_left": self.seconds_left}
 
     def format(self) -> str:
         """Return the status in lines of text."""
@@ -499,7 +497,7 @@ class JobStatus:
             lines.append(f"{workers}{left}")
         if self.deleted:
             lines.append(f"deleted results: {len(self.deleted):,} (first: {self.deleted[0]}): start a worker again")
-        lines += [f"documents with the warning {name}: {count:,}" for name, count in self.warnings]
+        lines += [f"documents with the warning {name}: {count:,}" for name, count in self.warnings.items()]
         return "\n".join(lines)
 
 
@@ -530,8 +528,8 @@ def read_status(job: JobDirectory) -> JobStatus:
         tokens=sum(shard.tokens for shard in plan.shards),
         done_tokens=sum(each.tokens for each in facts.values()),
         seconds=sum(each.seconds for each in facts.values()),
-        warnings=tuple(sorted(warnings.items())),
-        terms=tuple(sorted(terms.items())),
+        warnings=dict(sorted(warnings.items())),
+        terms=dict(sorted(terms.items())),
         reused=sum(each.reused for each in facts.values()),
         engine=sum_uses(EngineUse(**each.engine) for each in facts.values() if each.engine),
         deleted=tuple(file for name in sorted(deleted) for file in deleted[name]),

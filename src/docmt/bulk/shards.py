@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -15,8 +16,8 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import numpy as np
 
 from docmt.core.errors import DocmtError
-from docmt.core.files import check_regular, make_directory
-from docmt.core.plain_text import ZSTD_SUFFIX, compress, write_bytes
+from docmt.core.files import check_regular, json_checksum, make_directory, read_error
+from docmt.core.plain_text import ZSTD_SUFFIX, compress, find_suffix, write_bytes
 from docmt.core.settings import quote
 from docmt.decoding.file_translation import Align, FileConfig, SourceFile
 from docmt.decoding.translation_results import TranslatedSentence, Translation
@@ -27,6 +28,7 @@ from docmt.terms.memory import QUALITY
 
 CountTokens = Callable[[Sequence[str]], list[int]]
 """Returns the number of tokens of each text."""
+_SAMPLE_BYTES = 1 << 16
 _BLOCK = 256  # items whose tokens are counted together
 Item = TypeVar("Item")
 
@@ -286,19 +288,19 @@ class ShardRows:
             raise DocmtError(
                 f"{row.location} has no column {self.config.id_column}: check --id-column (there are {columns})"
             )
-        if self._find_text_column(row) is None:
+        if self._find_text_column(row.values) is None:
             raise DocmtError(
                 f"{row.location} has no column {self.config.text_column or ', '.join(TEXT_COLUMNS)}: name the column "
                 f"of the text with --text-column (there are {columns})"
             )
 
-    def _find_text_column(self, row: Row) -> str | None:
+    def _find_text_column(self, columns: Collection[str]) -> str | None:
         names = (self.config.text_column,) if self.config.text_column else TEXT_COLUMNS
-        return next((name for name in names if name in row.values), None)
+        return next((name for name in names if name in columns), None)
 
     def _texts(self, row: Row) -> list[str]:
         """Return the texts of a row, to count their tokens."""
-        value = row.values.get(self._find_text_column(row) or "")
+        value = row.values.get(self._find_text_column(row.values) or "")
         return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
 
     def read(self, data: bytes) -> list[ShardItem]:
@@ -306,27 +308,25 @@ class ShardRows:
         return [self._read_row(row) for row in self.unpack(data)]
 
     def _read_row(self, row: Row) -> ShardItem:
-        name = self._find_text_column(row)
-        value = None if name is None else row.values[name]
-        error, id = row.error, self._read_id(row)
-        if not error and name is None:
-            error = f"there is no column {self.config.text_column or ' or '.join(TEXT_COLUMNS)}"
-        texts = value if isinstance(value, list) else [value]
-        if not error and not all(isinstance(text, str) for text in texts):
-            error = f"`{name}` is neither a text nor a list of sentences"
-        if not error and any(LONE_SURROGATE.search(text) for text in [*texts, id]):
-            error = f"`{name}` contains a lone surrogate (\\ud800 to \\udfff)"
-        if error:
-            return ShardItem(row.location, [], row.values, error)
         try:
-            if isinstance(value, list):
-                document = Document.from_sentences([text.strip() for text in value], id=id)
-            else:
-                config = self.config
-                document = Document.from_text(str(value), language=config.language, id=id, protect=config.protect)
-        except Exception as reason:  # of the rules of segmentation, for some strange text
-            return ShardItem(row.location, [], row.values, describe_error(reason))
-        return ShardItem(row.location, [document], row.values)
+            return ShardItem(row.location, [self._read_document(row)], row.values)
+        except Exception as error:  # also of the rules of segmentation, for some strange text
+            return ShardItem(row.location, [], row.values, describe_error(error))
+
+    def _read_document(self, row: Row) -> Document:
+        """Return the document of a row. Raises DocmtError if it has none."""
+        name, id, config = self._find_text_column(row.values), self._read_id(row), self.config
+        if row.error or name is None:
+            raise DocmtError(row.error or f"there is no column {config.text_column or ' or '.join(TEXT_COLUMNS)}")
+        value = row.values[name]
+        texts = value if isinstance(value, list) else [value]
+        if not all(isinstance(text, str) for text in texts):
+            raise DocmtError(f"`{name}` is neither a text nor a list of sentences")
+        if any(LONE_SURROGATE.search(text) for text in [*texts, id]):
+            raise DocmtError(f"`{name}` contains a lone surrogate (\\ud800 to \\udfff)")
+        if isinstance(value, list):
+            return Document.from_sentences([text.strip() for text in value], id=id)
+        return Document.from_text(value, language=config.language, id=id, protect=config.protect)
 
     def _read_id(self, row: Row) -> str:
         value = row.values.get(self.config.id_column)
@@ -344,7 +344,7 @@ class ShardRows:
 
     def _make_records(self, item: ShardItem, versions: Sequence[Translation]) -> Iterator[dict[str, Any]]:
         (document,) = item.documents
-        column = self._find_text_column(Row("", 0, item.values))
+        column = self._find_text_column(item.values)
         used = (column, self.config.id_column, "translation")  # the last may be one of another job
         others = {name: each for name, each in item.values.items() if name not in used}
         is_text = column is not None and isinstance(item.values[column], str)
@@ -439,7 +439,7 @@ class ParquetRows(ShardRows):
         if self.config.has_memory:
             names["match"] = pyarrow.list_(pyarrow.int64())
         schema = parquet.read_schema(BufferReader(data))
-        column = self._find_text_column(Row("", 0, dict.fromkeys(schema.names)))
+        column = self._find_text_column(schema.names)
         used = {column, self.config.id_column, _PATH, _NUMBER, *names}
         if pyarrow.types.is_nested(schema.field(column).type):
             del names["translation"]
@@ -449,6 +449,71 @@ class ParquetRows(ShardRows):
 
 ShardKind = FileShards | ShardRows
 """A kind of input: the splitting of it, and the reading and writing of its shards."""
+
+
+def choose_kind(paths: Sequence[Path], rows: RowConfig, files: FileConfig) -> ShardKind:
+    """Return how the input of a job is read. Raises DocmtError for input that bulk jobs do not read."""
+    kinds = {_find_kind(path): path for path in paths}
+    if len(kinds) > 1:
+        one, other, *_ = kinds.values()
+        raise DocmtError(f"{one} and {other} are input of different kinds: translate them in two jobs")
+    ((kind, path),) = kinds.items()
+    if issubclass(kind, FileShards):
+        return kind(files, paths)
+    has_full_ids = len({path.name for path in paths}) < len(paths)
+    return kind(replace(rows, has_full_ids=has_full_ids), f".{kind.format}{find_suffix(path)}", paths)
+
+
+def _find_kind(path: Path) -> type[ShardKind]:
+    if path.is_dir():
+        return FileShards
+    if is_parquet(path):
+        return ParquetRows
+    if has_jsonl_name(path):
+        return ShardRows
+    raise DocmtError(f"{path} is no input of a bulk job: give JSONL or Parquet with a document a row, or a folder")
+
+
+def open_kind(values: Mapping[str, Any], folders: Sequence[Path] = ()) -> ShardKind:
+    """Return the kind that a plan describes. folders: where the input is, if not where the planner had it."""
+    if values["format"] == FileShards.format:
+        return FileShards.from_description(values, folders)
+    kind = ParquetRows if values["format"] == ParquetRows.format else ShardRows
+    config = {name: value for name, value in values.items() if name not in ("format", "suffix")}
+    return kind(RowConfig(**config), values["suffix"])
+
+
+def describe_input(paths: Sequence[Path]) -> list[list[Any]]:
+    """Return the name of each file or folder, with what tells it from others. Raises DocmtError if one is missing.
+
+    A file has its size and the checksum of its beginning and end; a folder that of the names and sizes of its files.
+    """
+    try:
+        return [
+            [path.name, json_checksum([(str(name), _find_size(path / name)) for name in list_files(path)])]
+            if path.is_dir()
+            else [path.name, *_describe_file(path)]
+            for path in paths
+        ]
+    except OSError as error:
+        raise read_error(error.filename, error) from error
+
+
+def _find_size(path: Path) -> int:
+    """Return the size of a file, or -1: that it cannot be read is told when it is translated."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1
+
+
+def _describe_file(path: Path) -> tuple[int, int]:
+    """Return the size of a file, and the CRC-32 of its first and last bytes: a whole corpus would take minutes."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        beginning = file.read(_SAMPLE_BYTES)
+        file.seek(max(size - _SAMPLE_BYTES, 0))
+        return size, zlib.crc32(file.read(_SAMPLE_BYTES), zlib.crc32(beginning))
 
 
 def digest_id(id: str) -> int:

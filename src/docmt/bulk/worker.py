@@ -7,43 +7,25 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 from docmt.bulk.job_directory import PLAN, Claim, JobDirectory, Plan, Shard, ShardFacts
-from docmt.bulk.shards import (
-    CountTokens,
-    FileShards,
-    ParquetRows,
-    RowConfig,
-    ShardItem,
-    ShardKind,
-    ShardRows,
-    Versions,
-    describe_error,
-    list_files,
-)
+from docmt.bulk.shards import ShardItem, ShardKind, Versions, describe_error, open_kind
 from docmt.core.errors import DocmtError, is_out_of_memory, map_or_error, missing_package_error
-from docmt.core.files import json_checksum, read_error
-from docmt.core.plain_text import find_suffix
 from docmt.core.progress import progress
 from docmt.core.settings import quote
 from docmt.decoding.document_translator import TOKEN_CHARACTERS, DocumentTranslator
-from docmt.decoding.file_translation import FileConfig
 from docmt.decoding.translation_results import non_finite_error
 from docmt.documents import Document
-from docmt.documents.input_formats import has_jsonl_name
-from docmt.documents.published_corpora import is_parquet
 from docmt.terms.memory import QUALITY
 
 POLL_SECONDS = 1.0
 """Time between two looks at what other workers do."""
 _LOOKS = 150  # after which a shard that is nowhere counts as lost; NFS shows a rename a minute late
-_SAMPLE_BYTES = 1 << 16
-_ROW_KINDS = {kind.format: kind for kind in (ShardRows, ParquetRows)}
 _RESTARTS = 20  # of an actor of Ray: a document that ends its process must not restart it for ever
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -68,7 +50,7 @@ class Worker:
                 raise DocmtError(f"{self._job.path} is not planned: name the input files")
             if claim := self._job.claim(self._name, [PLAN]):
                 with self._job.holding(claim):
-                    made = make_plan(self._job, claim, kind, settings, self._count_tokens, shard_tokens)
+                    made = self._make_plan(claim, kind, settings, shard_tokens)
                 if made is not None:
                     return made
             elif not self._job.return_dead_claims():
@@ -77,6 +59,31 @@ class Worker:
                 is_told = True
                 time.sleep(POLL_SECONDS)
         check_settings(self._job, plan, settings)
+        return plan
+
+    def _make_plan(self, claim: Claim, kind: ShardKind, settings: dict[str, Any], shard_tokens: int) -> Plan | None:
+        """Split the input into shards of about so many source tokens, and write them and the plan.
+
+        Return None if the claim was returned because this worker seemed dead. Raises DocmtError for input that cannot
+        be read, or without documents.
+        """
+        self._job.clear_shards()
+        shards: list[Shard] = []
+        with progress("planning (documents)") as bar:
+            for number, part in enumerate(kind.split(self._count_tokens, shard_tokens), 1):
+                if not claim.is_held:
+                    return None
+                name = f"{number:06d}"
+                self._job.write_shard(name, part.data)
+                shards.append(Shard(name, part.documents, part.tokens, f"{zlib.crc32(part.data):08x}"))
+                bar.advance(part.documents)
+        if not shards:
+            raise DocmtError("there are no documents in the input: name files with a document a row")
+        if not claim.is_held:
+            return None
+        plan = Plan(settings, shards, kind.describe())
+        self._job.write_plan(plan)
+        self._job.drop(claim)
         return plan
 
     def _count_tokens(self, texts: Sequence[str]) -> list[int]:
@@ -206,108 +213,9 @@ class Worker:
 
 def _count_warnings(results: Sequence[tuple[ShardItem, Versions]]) -> dict[str, int]:
     """Return the number of documents with each warning."""
-    counts = Counter[str]()
-    for _, versions in results:
-        for document in versions:
-            counts.update({name for version in document for names in version.warnings() for name in names})
-    return dict(sorted(counts.items()))
-
-
-# The plan
-
-
-def choose_kind(paths: Sequence[Path], rows: RowConfig, files: FileConfig) -> ShardKind:
-    """Return how the input of a job is read. Raises DocmtError for input that bulk jobs do not read."""
-    formats = {_find_format(path): path for path in paths}
-    if len(formats) > 1:
-        one, other, *_ = formats.values()
-        raise DocmtError(f"{one} and {other} are input of different kinds: translate them in two jobs")
-    format, path = next(iter(formats.items()))
-    if format == FileShards.format:
-        return FileShards(files, paths)
-    has_full_ids = len({path.name for path in paths}) < len(paths)
-    return _ROW_KINDS[format](replace(rows, has_full_ids=has_full_ids), f".{format}{find_suffix(path)}", paths)
-
-
-def _find_format(path: Path) -> str:
-    if path.is_dir():
-        return FileShards.format
-    if is_parquet(path):
-        return ParquetRows.format
-    if has_jsonl_name(path):
-        return ShardRows.format
-    raise DocmtError(f"{path} is no input of a bulk job: give JSONL or Parquet with a document a row, or a folder")
-
-
-def open_kind(values: Mapping[str, Any], folders: Sequence[Path] = ()) -> ShardKind:
-    """Return the kind that a plan describes. folders: where the input is, if not where the planner had it."""
-    settings = dict(values)
-    format = settings.pop("format")
-    if format == FileShards.format:
-        return FileShards.from_description(settings, folders)
-    suffix = settings.pop("suffix")
-    return _ROW_KINDS[format](RowConfig(**settings), suffix)
-
-
-def describe_input(paths: Sequence[Path]) -> list[list[Any]]:
-    """Return the name of each file or folder, with what tells it from others. Raises DocmtError if one is missing.
-
-    A file has its size and the checksum of its beginning and end; a folder that of the names and sizes of its files.
-    """
-    try:
-        return [
-            [path.name, json_checksum([(str(name), _find_size(path / name)) for name in list_files(path)])]
-            if path.is_dir()
-            else [path.name, *_describe_file(path)]
-            for path in paths
-        ]
-    except OSError as error:
-        raise read_error(error.filename, error) from error
-
-
-def _find_size(path: Path) -> int:
-    """Return the size of a file, or -1: that it cannot be read is told when it is translated."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
-
-
-def _describe_file(path: Path) -> tuple[int, int]:
-    """Return the size of a file, and the CRC-32 of its first and last bytes: a whole corpus would take minutes."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        beginning = file.read(_SAMPLE_BYTES)
-        file.seek(max(size - _SAMPLE_BYTES, 0))
-        return size, zlib.crc32(file.read(_SAMPLE_BYTES), zlib.crc32(beginning))
-
-
-def make_plan(
-    job: JobDirectory, claim: Claim, kind: ShardKind, settings: dict[str, Any], count: CountTokens, shard_tokens: int
-) -> Plan | None:
-    """Split the input into shards of about so many source tokens, and write them and the plan.
-
-    Return None if the claim was returned because this worker seemed dead. Raises DocmtError for input that cannot be
-    read, or without documents.
-    """
-    job.clear_shards()
-    shards: list[Shard] = []
-    with progress("planning (documents)") as bar:
-        for number, part in enumerate(kind.split(count, shard_tokens), 1):
-            if not claim.is_held:
-                return None
-            name = f"{number:06d}"
-            job.write_shard(name, part.data)
-            shards.append(Shard(name, part.documents, part.tokens, f"{zlib.crc32(part.data):08x}"))
-            bar.advance(part.documents)
-    if not shards:
-        raise DocmtError("there are no documents in the input: name files with a document a row")
-    if not claim.is_held:
-        return None
-    plan = Plan(settings, shards, kind.describe())
-    job.write_plan(plan)
-    job.drop(claim)
-    return plan
+    documents = (document for _, versions in results for document in versions)
+    named = ({name for version in document for names in version.warnings() for name in names} for document in documents)
+    return dict(sorted(Counter(chain.from_iterable(named)).items()))
 
 
 def check_settings(job: JobDirectory, plan: Plan, settings: Mapping[str, Any]) -> None:

@@ -103,10 +103,8 @@ class AccessKeys:
 
     def find(self, secret: str) -> AccessKey | None:
         """Return the key of a secret, or None. The time does not depend on how much of a hash is equal."""
-        hashed, match = _hash(secret), None
-        for other, key in self._read():
-            if hmac.compare_digest(hashed, other):
-                match = key
+        hashed = _hash(secret)
+        match = next((key for other, key in self._read() if hmac.compare_digest(hashed, other)), None)
         if match is not None and time.time() - match.used > _SECONDS:
             with suppress(DocmtError):  # such as a full disk
                 self._execute("UPDATE keys SET used = ? WHERE id = ?", (time.time(), match.id))

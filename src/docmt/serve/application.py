@@ -12,7 +12,7 @@ import os
 import shutil
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from docmt.core.errors import DocmtError, printable
-from docmt.serve import deepl_routes, glossary_routes, libretranslate_routes, native_routes
+from docmt.serve import deepl_routes, libretranslate_routes, native_routes
 from docmt.serve.access_keys import AccessKeys
 from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
@@ -74,7 +74,7 @@ def create_app(
     middleware = [Middleware(RequestGuard, config, state.metrics.count_request, state.has_keys)]
     if config.cors:
         middleware.append(Middleware(CORSMiddleware, allow_origins=list(config.cors), **_CORS))
-    modules = (native_routes, libretranslate_routes, deepl_routes, glossary_routes)
+    modules = (native_routes, libretranslate_routes, deepl_routes)
     app = Starlette(
         routes=[route for module in modules for route in module.ROUTES] + _PAGE_ROUTES,
         middleware=middleware,
@@ -89,22 +89,18 @@ def create_app(
 async def _run(app: Starlette) -> AsyncIterator[None]:
     """Start the engine and the jobs; stop the jobs, which go on at the next start, and the engine."""
     state: ServiceState = app.state.service
-    umask = os.umask(0o077)  # what the service writes is private, as is what its processes write
-    state.engine.start()
-    try:
+    async with AsyncExitStack() as stack:
+        stack.callback(os.umask, os.umask(0o077))  # what the service writes is private, as is what its processes write
+        state.engine.start()
+        stack.push_async_callback(asyncio.to_thread, state.engine.stop)
         try:
             await state.jobs.start()
         except DocmtError as error:
             app.state.failure = error  # for the command
             raise
+        stack.push_async_callback(state.jobs.stop)
         shutil.rmtree(state.uploads, ignore_errors=True)  # of a server that was killed
-        try:
-            yield
-        finally:
-            await state.jobs.stop()
-    finally:
-        await asyncio.to_thread(state.engine.stop)
-        os.umask(umask)
+        yield
 
 
 async def _show_page(request: Request) -> Response:
@@ -132,16 +128,15 @@ def open_socket(host: str, port: int) -> socket.socket:
             family, kind, protocol, address = socket.AF_UNIX, socket.SOCK_STREAM, 0, _free_path(Path(host[5:]))
         else:
             family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)  # asyncio sets TCP_NODELAY only where the protocol is named
-        try:
+        with ExitStack() as stack:
+            # asyncio sets TCP_NODELAY only where the protocol is named
+            listener = stack.enter_context(socket.socket(family, kind, protocol))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
             if is_unix:
                 Path(address).chmod(0o666)
             listener.listen(_BACKLOG)
-        except OSError:
-            listener.close()
-            raise
+            stack.pop_all()  # it stays open
         return listener
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "no such name"

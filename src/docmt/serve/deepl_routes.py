@@ -1,40 +1,48 @@
-"""The interface of DeepL (version 2), for the clients that speak it.
+"""The interface of DeepL, for the clients that speak it.
 
 Codes are in upper case, and errors are {"message": sentence}. What would change the meaning of a request, and cannot be
-done, is refused: formality, style rules, tags to ignore. Glossaries are in `glossary_routes`. Translation memories are
-those of the server, which all texts reuse: who names one of them gets what is there without it.
+done, is refused: formality, style rules, tags to ignore. Translation memories are those of the server, which all texts
+reuse: who names one of them gets what is there without it.
+
+Glossaries have routes of two versions. Version 2 has glossaries of one dictionary, which it does not change; version 3
+has all, and changes them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from docmt.documents.input_formats import FORMATS, FileFormat
+from docmt.core.errors import DocmtError
+from docmt.documents.input_formats import FORMATS
+from docmt.documents.words import has_words
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.units import ALL_TAGS, TagRules
-from docmt.serve.glossary_routes import read_terms
+from docmt.serve.glossary_store import MAX_BYTES, Entries, GlossaryStore, Pair, StoredGlossary, make_pair, parse_entries
 from docmt.serve.http_requests import RequestError, RequestValues, read_values
 from docmt.serve.job_store import ACTIVE, DocumentOptions
 from docmt.serve.model_pool import MemoryDescription, language_name, list_pairs
 from docmt.serve.native_routes import file_name, file_response, start_job
-from docmt.serve.service_state import FORBIDDEN, ServiceState, authorize
+from docmt.serve.service_state import FORBIDDEN, ServiceState, authorize, get_state
 from docmt.serve.text_translation import (
     NO_CONTEXT,
     XML,
     ChosenModel,
-    TextItem,
     TextOptions,
     choose_model,
     choose_models,
     make_item,
-    make_sentence_item,
+    read_terms,
     translate_items,
 )
 
@@ -42,11 +50,14 @@ _NO_LIMIT = 10**12
 _REFUSED = ("style_id", "custom_instructions", "ignore_tags")
 _MOST_MEMORIES = 25
 """Of a page."""
+_MOST_ARRIVING = 16
+"""Glossaries of a key that arrive at one time."""
 _KIND_WORDS = ("default", "prefer_more", "prefer_less")
 _VARIANTS = {"EN": {"EN-GB": "British", "EN-US": "American"}, "PT": {"PT-BR": "Brazilian", "PT-PT": "European"}}
 """Targets for which clients demand a region, which a model of the bare language does not distinguish."""
 _MARKUPS = {"html": FORMATS["html"], "xml": XML}
 _STATES = {"queued": "queued", "running": "translating", "done": "done", "failed": "error", "cancelled": "error"}
+Result = TypeVar("Result")
 
 
 async def _read(request: Request, is_upload: bool = False) -> tuple[ServiceState, RequestValues, str]:
@@ -90,7 +101,7 @@ async def translate(request: Request) -> Response:
     markup, tags = _MARKUPS.get(handling), _read_tags(values, handling)
     split = _read_split(values)
     chosen = choose_models(request, texts, lambda text: _choose(state, values, text))
-    items = [await _make_item(state, *pair, markup, tags, split) for pair in zip(texts, chosen, strict=True)]
+    items = [await make_item(state.engine, *pair, markup, tags, split) for pair in zip(texts, chosen, strict=True)]
     named = [each.name for each in chosen if each.name]
     before = await state.engine.segment(named[0], context) if named and context else NO_CONTEXT
     _, entries = await read_terms(state, values, owner, chosen[0]) if named else ((), "")
@@ -109,7 +120,7 @@ async def translate(request: Request) -> Response:
 
 
 def _read_split(values: RequestValues) -> str:
-    """Return how plain text is cut into sentences: 0 (it is one), 1 (at marks and lines), nonewlines (at marks)."""
+    """Return how plain text is cut into sentences, as `make_item` takes it."""
     value = values.fields.get("split_sentences")
     if isinstance(value, int) and value in (0, 1):  # also true and false
         return str(int(value))
@@ -129,16 +140,6 @@ def _read_tags(values: RequestValues, handling: str) -> TagRules:
             "leave them out"
         )
     return rules
-
-
-async def _make_item(
-    state: ServiceState, text: str, chosen: ChosenModel, markup: FileFormat | None, tags: TagRules, split: str
-) -> TextItem:
-    if chosen.name and markup is None and split == "0":
-        return make_sentence_item(text)
-    if split == "nonewlines" and markup is None:
-        text = " ".join(text.splitlines())
-    return await make_item(state.engine, text, chosen, markup, tags)
 
 
 async def list_languages(request: Request) -> Response:
@@ -238,14 +239,192 @@ async def download_document(request: Request) -> Response:
     return file_response(request, *await state.jobs.result(id, owner))
 
 
-_PATH = "/v2/document/{id}"
+# Glossaries
+
+
+async def _call(request: Request, work: Callable[..., Result], *arguments: object) -> Result:
+    """Return the result of a method of the store for the owner of the key, and the id in the path if there is one."""
+    state, owner = authorize(request, FORBIDDEN)
+    return await asyncio.to_thread(work, state.glossaries, owner, *request.path_params.values(), *arguments)
+
+
+async def _read_body(request: Request) -> RequestValues:
+    """Return the values of a request with entries. Raises RequestError if too many arrive, as they are large."""
+    state, owner = authorize(request, FORBIDDEN)
+    arriving = f"glossaries of {owner}"
+    if state.arriving[arriving] >= _MOST_ARRIVING:
+        raise RequestError("too many glossaries arrive: try again later", 429, {"retry-after": "5"})
+    state.arriving[arriving] += 1
+    try:
+        return await read_values(request, MAX_BYTES)
+    finally:
+        state.arriving[arriving] -= 1
+
+
+def _check_languages(request: Request, pairs: Iterable[Pair]) -> None:
+    """Raise RequestError where no model has any of these languages."""
+    problems = []
+    for pair in pairs:
+        try:
+            get_state(request).engine.models.find("", *pair)
+        except DocmtError as error:
+            problems.append(error)
+        else:
+            return
+    if problems:
+        raise RequestError(str(problems[0])) from problems[0]
+
+
+async def _read_dictionary(request: Request, values: RequestValues) -> tuple[Pair, Entries]:
+    """Return the languages and entries of a dictionary. Raises RequestError where no model has the languages."""
+    _check_languages(request, [make_pair(values.text("source_lang"), values.text("target_lang"))])
+    return await _read_entries(request, values)
+
+
+async def _read_entries(request: Request, values: RequestValues) -> tuple[Pair, Entries]:
+    pair = make_pair(values.text("source_lang"), values.text("target_lang"))
+    is_csv = values.choice("entries_format", ("tsv", "csv"), "tsv") == "csv"
+    entries = await asyncio.to_thread(parse_entries, values.text("entries"), is_csv, pair)
+    request.state.terms = counts = getattr(request.state, "terms", Counter[str]())
+    counts.update(entries=len(entries), usable=sum(map(has_words, entries)))
+    return pair, entries
+
+
+async def _read_dictionaries(request: Request, values: RequestValues) -> dict[Pair, Entries]:
+    """Return the dictionaries of a request.
+
+    Those of languages that no model has are kept beside others, as people export both directions. Raises RequestError.
+    """
+    rows = values.fields.get("dictionaries") or []
+    if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
+        raise RequestError("dictionaries is no list of objects: send source_lang, target_lang and entries in each")
+    dictionaries = dict([await _read_entries(request, RequestValues(row)) for row in rows])
+    if len(dictionaries) < len(rows):
+        raise RequestError("two dictionaries have the same languages: join them")
+    _check_languages(request, dictionaries)
+    return dictionaries
+
+
+def _describe_dictionary(pair: Pair, size: int) -> dict[str, Any]:
+    return {"source_lang": pair[0], "target_lang": pair[1], "entry_count": size}
+
+
+def _describe(request: Request, glossary: StoredGlossary) -> dict[str, Any]:
+    """Return a glossary in the shape of the version in the path."""
+    dictionaries = [_describe_dictionary(*each) for each in glossary.sizes.items()]
+    created = datetime.fromtimestamp(glossary.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    head = {"glossary_id": glossary.id, "name": glossary.name, "creation_time": created}
+    if _is_version_3(request):
+        return head | {"dictionaries": dictionaries}
+    if len(dictionaries) != 1:
+        message = f"version 2 has glossaries of one dictionary, and this one has {len(dictionaries)}: use version 3"
+        raise RequestError(message, 404)
+    return head | {"ready": True} | dictionaries[0]
+
+
+def _is_version_3(request: Request) -> bool:
+    return "/v3/" in request.url.path
+
+
+def _read_pair(request: Request) -> Pair:
+    """Return the languages in the query, after a check of the key."""
+    authorize(request, FORBIDDEN)
+    return make_pair(request.query_params.get("source_lang", ""), request.query_params.get("target_lang", ""))
+
+
+async def create_glossary(request: Request) -> Response:
+    """Store a glossary: of version 2 with one dictionary, of version 3 with several."""
+    values = await _read_body(request)
+    if not _is_version_3(request):
+        dictionaries = dict([await _read_dictionary(request, values)])
+    elif not (dictionaries := await _read_dictionaries(request, values)):
+        raise RequestError("dictionaries is missing: send at least one")
+    glossary = await _call(request, GlossaryStore.create, values.text("name"), dictionaries)
+    return JSONResponse(_describe(request, glossary), 201)
+
+
+async def list_glossaries(request: Request) -> Response:
+    """List the glossaries of a key; version 2 has those of one dictionary."""
+    owned = await _call(request, GlossaryStore.list_owned)
+    rows = [_describe(request, each) for each in owned if _is_version_3(request) or len(each.sizes) == 1]
+    return JSONResponse({"glossaries": rows})
+
+
+async def show_glossary(request: Request) -> Response:
+    """Return a glossary without its entries."""
+    return JSONResponse(_describe(request, await _call(request, GlossaryStore.find)))
+
+
+async def delete_glossary(request: Request) -> Response:
+    """Delete a glossary. Documents that name it keep its terms."""
+    await _call(request, GlossaryStore.delete)
+    return Response(status_code=204)
+
+
+async def list_entries(request: Request) -> Response:
+    """Return the entries: of version 2 as tab-separated values, of version 3 those of the languages in the query."""
+    glossary = await _call(request, GlossaryStore.find)
+    _describe(request, glossary)
+    pair = _read_pair(request) if _is_version_3(request) else next(iter(glossary.sizes))
+    entries = await _call(request, GlossaryStore.read, pair)
+    if not _is_version_3(request):
+        return Response(entries, media_type="text/tab-separated-values")
+    row = {"source_lang": pair[0], "target_lang": pair[1], "entries": entries, "entries_format": "tsv"}
+    return JSONResponse({"dictionaries": [row]})
+
+
+async def change_glossary(request: Request) -> Response:
+    """Rename a glossary, or add entries to its dictionaries."""
+    values = await _read_body(request)
+    name = values.text("name") if values.fields.get("name") is not None else None
+    dictionaries = await _read_dictionaries(request, values)
+    return JSONResponse(_describe(request, await _call(request, GlossaryStore.change, dictionaries, name)))
+
+
+async def replace_dictionary(request: Request) -> Response:
+    """Put a dictionary in the place of the one of its languages."""
+    pair, entries = await _read_dictionary(request, await _read_body(request))
+    await _call(request, GlossaryStore.change, {pair: entries}, None, False)
+    return JSONResponse(_describe_dictionary(pair, len(entries)))
+
+
+async def delete_dictionary(request: Request) -> Response:
+    """Delete the dictionary of the languages in the query."""
+    await _call(request, GlossaryStore.delete, _read_pair(request))
+    return Response(status_code=204)
+
+
+async def list_glossary_languages(request: Request) -> Response:
+    """List the pairs of languages of the models."""
+    state, _ = authorize(request, FORBIDDEN)
+    pairs = [(one, two) for one, others in list_pairs(state.engine.models.describe()).items() for two in others]
+    named = dict.fromkeys((primary_language(one), primary_language(two)) for one, two in pairs)
+    return JSONResponse({"supported_languages": [{"source_lang": one, "target_lang": two} for one, two in named]})
+
+
+_ALL, _ONE = "/glossaries", "/glossaries/{id}"
+_ENTRIES, _DICTIONARIES = f"{_ONE}/entries", f"{_ONE}/dictionaries"
+_ROUTES = (
+    ("v2", "POST", "/translate", translate),
+    ("v2", "GET POST", "/languages", list_languages),
+    ("v2", "GET POST", "/usage", show_usage),
+    ("v2", "POST", "/document", create_document),
+    ("v2", "GET POST", "/document/{id}", show_document),
+    ("v2", "GET POST", "/document/{id}/result", download_document),
+    ("v3", "GET", "/translation_memories", list_memories),
+    ("v3", "GET", "/translation_memories/{id}", list_memories),
+    ("v2 v3", "POST", _ALL, create_glossary),
+    ("v2 v3", "GET", _ALL, list_glossaries),
+    ("v2 v3", "GET", _ONE, show_glossary),
+    ("v2 v3", "DELETE", _ONE, delete_glossary),
+    ("v2 v3", "GET", _ENTRIES, list_entries),
+    ("v3", "PATCH", _ONE, change_glossary),
+    ("v3", "PUT", _DICTIONARIES, replace_dictionary),
+    ("v3", "DELETE", _DICTIONARIES, delete_dictionary),
+    ("v2", "GET", "/glossary-language-pairs", list_glossary_languages),
+)
 ROUTES = [
-    Route("/v2/translate", translate, methods=["POST"]),
-    Route("/v2/languages", list_languages, methods=["GET", "POST"]),
-    Route("/v2/usage", show_usage, methods=["GET", "POST"]),
-    Route("/v2/document", create_document, methods=["POST"]),
-    Route(_PATH, show_document, methods=["GET", "POST"]),
-    Route("/v3/translation_memories", list_memories),
-    Route("/v3/translation_memories/{id}", list_memories),
-    Route(_PATH + "/result", download_document, methods=["GET", "POST"]),
+    Route(f"/{version}{path}", route, methods=methods.split())
+    for versions, methods, path, route in _ROUTES
+    for version in versions.split()
 ]

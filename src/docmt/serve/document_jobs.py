@@ -17,9 +17,8 @@ from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8, write_text, writing
-from docmt.documents import Document
 from docmt.serve.engine import Engine
-from docmt.serve.file_process import RESULTS, FileProcess
+from docmt.serve.file_process import RESULTS, FileProcess, name_result
 from docmt.serve.file_worker import FileLimits, JobFacts
 from docmt.serve.job_journal import JobJournal, Links
 from docmt.serve.job_store import (
@@ -36,16 +35,7 @@ from docmt.serve.job_store import (
     LoadedJobs,
     is_disk_full,
 )
-from docmt.serve.job_translation import (
-    JobResults,
-    TermRequest,
-    check_pairs,
-    choose_lane,
-    count_edits,
-    list_lacking,
-    name_result,
-    translate_job,
-)
+from docmt.serve.job_translation import JobResults, TermRequest, check_pairs, choose_lane, list_lacking, translate_job
 from docmt.serve.work_queue import LANES, MAX_ALTERNATIVES, Lane, Work
 
 _log = logging.getLogger(__name__)
@@ -98,7 +88,7 @@ class DocumentJobs:
         self.store.open()
         self._stopped = False
         suspects: list[str] = []
-        for record in self.store.list_queued():
+        for record in self.store.list_jobs(status="queued"):
             if record.crashes >= _MAX_CRASHES:
                 self._put_aside(record)
             elif record.crashes:
@@ -173,9 +163,8 @@ class DocumentJobs:
 
     def _add_counts(self, record: JobRecord) -> JobRecord:
         """Return the state of a job with counts of now."""
-        if (job := self._jobs.get(record.id)) is None:
-            return record
-        return replace(record, **job.journal.count_all())
+        job = self._jobs.get(record.id)
+        return replace(record, **job.journal.count_all()) if job else record
 
     def sources(self, id: str, owner: str) -> Sequence[str]:
         """Return the source sentences of a document."""
@@ -207,7 +196,7 @@ class DocumentJobs:
 
     def list_documents(self, owner: str) -> list[JobRecord]:
         """Return the jobs of an owner, the newest first."""
-        return list(map(self._add_counts, reversed(self.store.list_owned(owner))))
+        return list(map(self._add_counts, reversed(self.store.list_jobs(owner=owner))))
 
     async def events(self, id: str, owner: str, after: int = 0, stay: bool = False) -> AsyncIterator[JobEvent]:
         """Yield the changes of sentences after an event id, with the progress, until the job is at its end.
@@ -344,7 +333,7 @@ class DocumentJobs:
         job.find_source(number)
         journal, document = job.journal, job.journal.find_document(number)
         source, targets = journal.extend(document), journal.list_targets(document, number)
-        end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
+        end = source.slice(0, len(targets) + 1)
         self._engine.check_room(job.facts.model, owner)
         terms = await self._engine.make_matcher(job.facts.model, job.entries, journal.join_terms())
         work = Work(job.facts.model, end, n_best=count, targets=targets, owner=owner, terms=terms)
@@ -392,14 +381,13 @@ class DocumentJobs:
         job = self._jobs.load(record)
         async with job.rendering:
             events = len(job.journal.events)
-            edits, problems = await self._results.find_changes(job, file, name)
+            edits, report = await self._results.find_changes(job, file, name)
             self._find_ended(id, owner)
             if len(job.journal.events) != events:
                 raise DocumentNotReady("the document was changed meanwhile: upload the file again")
-            counts = count_edits(edits, job.journal)
             if edits:
                 self._change(id, owner, {"edits": edits, "retranslate": False})
-        return self.status(id, owner), {**counts, "problems": problems}
+        return self.status(id, owner), report
 
     def _find_ended(self, id: str, owner: str) -> JobRecord:
         record = self._jobs.find(id, owner)
@@ -437,7 +425,7 @@ class DocumentJobs:
         """Note the progress of running jobs, and cancel those for which the command line asks, again and again."""
         while True:
             with suppress(DocmtError):  # such as a full disk
-                for record in self.store.list_unwanted():
+                for record in self.store.list_jobs(unwanted=True):
                     await self.cancel(record.id, record.owner, keep=True)
                 for id, job in self._jobs:
                     if job.task is not None and len(job.journal.events) > job.noted:

@@ -101,10 +101,8 @@ class _Interrupted(Exception):  # noqa: N818 - not a fault
 class _Turn:
     """A turn of works of one lane, or of a call, which short texts may interrupt."""
 
-    works: Sequence[Work] = ()
-    calls: Sequence[_Call] = ()
-    """one, instead of works"""
-    seconds: float = _SHORT_TURN_SECONDS
+    works: Sequence[Work | _Call]
+    seconds: float
     """how long it should take"""
     owed: float = 0.0
     """seconds before it may be interrupted"""
@@ -116,12 +114,7 @@ class _Turn:
     @property
     def is_job(self) -> bool:
         """Whether it is of documents."""
-        return bool(self.works) and self.works[0].lane == "jobs"
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether anybody waits for its results."""
-        return any(not each.is_cancelled for each in self.works or self.calls)
+        return self.works[0].lane == "jobs"
 
     @property
     def elapsed(self) -> float:
@@ -141,6 +134,7 @@ class _Call:
 
     work: Callable[[], Any]
     future: Future[Any] = field(default_factory=Future)
+    lane: Lane = "interactive"
     is_cancelled: bool = False
 
 
@@ -239,21 +233,18 @@ class Engine:
         """Return the word links of the sentences of one document and their translations. Raises UnknownModel."""
         self.models.describe_one(model)
 
-        def align_pairs() -> list[tuple[WordLink, ...]]:
-            (translation,) = self.models.load(model).align([_pair_sentences(pairs)])
-            return [sentence.alignment or () for sentence in translation]
-
-        return await self._call(align_pairs)
+        sentences = tuple(TranslatedSentence(*pair, 0.0, (0, len(pair[0])), (0, len(pair[1]))) for pair in pairs)
+        translation = Translation(Document.from_sentences([target for _, target in pairs]), sentences, 0.0)
+        (aligned,) = await self._call(lambda: self.models.load(model).align([translation]))
+        return [sentence.alignment or () for sentence in aligned]
 
     async def search_terms(
         self, model: str, document: Document, targets: Sequence[str], scores: Scores, terms: TermMatcher
     ) -> dict[int, TranslatedSentence]:
         """Return sentences of a translated document that were searched again for terms; see `TermSearch.run_again`."""
-
-        def search() -> dict[int, TranslatedSentence]:
-            return self.models.load(model).with_terms(terms).search_terms(document, targets, scores)
-
-        return await self._call(search)
+        return await self._call(
+            lambda: self.models.load(model).with_terms(terms).search_terms(document, targets, scores)
+        )
 
     async def _call(self, work: Callable[[], Result]) -> Result:
         """Return what a call in the thread that translates returns."""
@@ -321,9 +312,9 @@ class Engine:
             self._owed = min(self._owed + _JOB_SHARE * (time.monotonic() - started), _MOST_OWED_SECONDS)
 
     @contextmanager
-    def _in_turn(self, works: Sequence[Work] = (), calls: Sequence[_Call] = ()) -> Iterator[_Turn]:
-        """Return a turn that lasts until the end of the context."""
-        turn = _Turn(works, calls, self._choose_turn_seconds(works[0].lane if works else "interactive"))
+    def _in_turn(self, works: Sequence[Work | _Call]) -> Iterator[_Turn]:
+        """Return a turn that lasts until the end of the context. works: of one lane, or one call."""
+        turn = _Turn(works, self._choose_turn_seconds(works[0].lane))
         if turn.is_job:
             turn.owed, self._owed = self._owed, 0.0
         self._turns.append(turn)
@@ -345,7 +336,7 @@ class Engine:
             turn.interrupted_seconds += turn.resumed - started
             turn.owed, self._owed = self._owed, 0.0
         has_time = self._stopped_at is None or (not turn.is_job and time.monotonic() - self._stopped_at < _STOP_SECONDS)
-        if not (has_time and turn.is_wanted):
+        if not has_time or all(work.is_cancelled for work in turn.works):
             raise _Interrupted
 
     def _has_short_texts(self) -> bool:
@@ -368,8 +359,6 @@ class Engine:
 
     def _translate(self, works: list[Work]) -> None:
         """Translate the first part of what these works need, and put the rest back."""
-        progressed: list[Work] = []
-        unfinished: list[Work] = []
         try:
             if not self.models.is_loaded(works[0].model):
                 with self._condition:
@@ -460,7 +449,7 @@ class Engine:
         if not call.future.set_running_or_notify_cancel():  # else the result of a cancelled one would be an error here
             return
         try:
-            with self._in_turn(calls=[call]):
+            with self._in_turn([call]):
                 result = call.work()
         except _Interrupted:
             call.future.set_exception(_stopping_error())
@@ -488,9 +477,3 @@ def _check_scores(part: PartialTranslation) -> PartialTranslation:
     if part.translation is None or part.translation.has_finite_scores:
         return part
     return replace(part, translation=None, error=non_finite_error())
-
-
-def _pair_sentences(pairs: Sequence[tuple[str, str]]) -> Translation:
-    """Return supplied translations of sentences as one document."""
-    sentences = tuple(TranslatedSentence(*pair, 0.0, (0, len(pair[0])), (0, len(pair[1]))) for pair in pairs)
-    return Translation(Document.from_sentences([target for _, target in pairs]), sentences, 0.0)

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +22,9 @@ from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import writing
+from docmt.core.plain_text import plain_name
 from docmt.documents import Document
+from docmt.formats.language_codes import format_language_tag
 from docmt.serve.file_worker import FileLimits, FileTask, JobFacts
 
 _NAMES = ("html", "xlf", "tmx", "txt")
@@ -105,20 +107,13 @@ class FileProcess:
             raise _damaged(facts.name) from error
 
     async def write(
-        self,
-        source: Path,
-        output: Path,
-        facts: JobFacts,
-        records: Sequence[dict[str, Any]],
-        format: str,
-        reviewed: tuple[str, str] = ("", ""),
-        revision: str = "",
+        self, source: Path, output: Path, facts: JobFacts, records: Iterable[object], format: str, **options: str
     ) -> None:
         """Write the translated file, its text, or both sides; or the changes of a reviewed XLIFF file.
 
         records: for each sentence its document, and target, score and links (see `FileTranslation.to_records`), or an
-        error. format: one of `RESULTS`, or changes. reviewed: path and name of that file. revision: see
-        `write_xliff`. Raises DocmtError if that fails.
+        error. format: one of `RESULTS`, or changes. options: reviewed, reviewed_name and revision of the `FileTask`.
+        Raises DocmtError if that fails.
         """
         with (
             writing(output),
@@ -126,8 +121,8 @@ class FileProcess:
         ):  # names that no process of an earlier server writes to
             lines, result = Path(folder, "records"), Path(folder, "result")
             lines.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-            paths = {"records": str(lines.absolute()), "reviewed": reviewed[0], "reviewed_name": reviewed[1]}
-            await self._run(self._make_task(source, result, facts, **paths, result=format, revision=revision))
+            options |= {"records": str(lines.absolute()), "result": format}
+            await self._run(self._make_task(source, result, facts, **options))
             if not result.is_file():
                 raise _damaged(facts.name)
             result.replace(output)
@@ -141,12 +136,10 @@ class FileProcess:
         answer = Path(task.answer)
         async with self._slots:
             # -P: the current directory holds no modules. The answer is a file: a pipe may have any amount of data.
-            command = (sys.executable, "-P", "-m", self.module)
+            command, data = (sys.executable, "-P", "-m", self.module), json.dumps(asdict(task)).encode()
             process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
             try:
-                await asyncio.wait_for(
-                    process.communicate(json.dumps(asdict(task)).encode()), task.limits.seconds + _GRACE
-                )
+                await asyncio.wait_for(process.communicate(data), task.limits.seconds + _GRACE)
             except TimeoutError as error:
                 raise _too_long(task) from error
             finally:
@@ -177,3 +170,13 @@ def _too_long(task: FileTask) -> DocmtError:
 
 def _damaged(name: str) -> DocmtError:
     return DocmtError(f"{name} is damaged or too large. Save it again, or split it, and retry.")
+
+
+def name_result(facts: JobFacts, format: str) -> str:
+    """Return report.fr.docx for report.docx, and report.en-fr.html for both sides of it; XLIFF 1.2 is named so."""
+    path = Path(plain_name(facts.name))
+    source, target = (format_language_tag(code) if code else "" for code in facts.languages)
+    label = target or "translated"
+    if format not in ("original", "txt") and source and target:
+        label = f"{source}-{target}" + ".xliff12" * (format == "xlf12")
+    return f"{path.stem}.{label}{RESULTS[format] or path.suffix}"

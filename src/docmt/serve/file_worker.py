@@ -140,15 +140,11 @@ def limit_resources(task: FileTask) -> None:
     import resource
     import signal
 
-    limits = task.limits
+    limits, seconds = task.limits, task.limits.seconds
     file_size = limits.result if task.records else limits.contents
-    for limit, value in (
-        (resource.RLIMIT_AS, limits.memory),
-        (resource.RLIMIT_FSIZE, file_size),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        resource.setrlimit(limit, (value, value))
-    seconds = limits.seconds
+    resource.setrlimit(resource.RLIMIT_AS, (limits.memory, limits.memory))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))  # a signal that tells the reason, first
     signal.alarm(seconds + 1)  # ends this process where the server was killed
 

@@ -77,10 +77,10 @@ def parse_entries(text: str, is_csv: bool, pair: Pair) -> Entries:
     reader = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True, **layout)
     entries: Entries = {}
     try:
-        for cells in reader:
-            if problem := _find_problem(cells, is_csv, pair, entries) if cells else "":
+        for cells in filter(None, reader):
+            if problem := _find_problem(cells, is_csv, pair, entries):
                 raise GlossaryError(f"entries, line {reader.line_num}: {problem}")
-            entries |= {cells[0].strip(): cells[1].strip()} if cells else {}
+            entries[cells[0].strip()] = cells[1].strip()
     except csv.Error as error:
         raise GlossaryError(f"entries, line {reader.line_num}: {error}. Check the quotes.") from error
     if not entries:

@@ -61,6 +61,8 @@ _SWITCHES: Mapping[Any, bool] = {
     **dict.fromkeys(("true", "1", "on", "yes"), True),
     **dict.fromkeys(("false", "0", "off", "no", ""), False),
 }
+CountRequest = Callable[[str, str, int, float], None]
+"""Takes route, method, code and seconds of each request."""
 _KINDS = {bool: "true or false", dict: "an object", list: "a list", type(None): "null"}
 
 
@@ -293,13 +295,9 @@ class RequestGuard:
     """ASGI middleware around the whole application."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        config: ServiceConfig,
-        count: Callable[[str, str, int, float], None],
-        has_keys: Callable[[], bool] = lambda: False,
+        self, app: ASGIApp, config: ServiceConfig, count: CountRequest, has_keys: Callable[[], bool] = lambda: False
     ) -> None:
-        """count: takes route, method, code and seconds of each request. has_keys: see `ServiceState.has_keys`."""
+        """has_keys: see `ServiceState.has_keys`."""
         self._app, self._config, self._count, self._has_keys = app, config, count, has_keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

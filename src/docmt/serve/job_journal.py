@@ -45,8 +45,12 @@ from docmt.terms.matching import TermMode
 
 Links = list[list[int]]
 """Word links of a sentence: source and target characters (first, one after the last), and 1 if mutual, else 0."""
+Uses = list[tuple[int, list[dict[str, Any]]]]
+"""Sentences, by number, with the fields of the `TermUse` of each term."""
 FAILED = "failed"
 """Warning of a sentence without a translation, which keeps its source."""
+_SHOWN = ("target", "score", "tokens", "warnings", "edited", "confirmed", "findings", "match")
+"""Of the state of a sentence, as it is shown."""
 _MAX_CHANGES = 100
 """Changes of a job that can be undone."""
 
@@ -222,18 +226,11 @@ class JobJournal:
             if "resume" in line:
                 self._points[line["document"]] = ResumePoint(*line["resume"])
 
-    def _apply_sentence(
-        self,
-        number: int,
-        target: str = "",
-        error: str = "",
-        terms: Sequence[dict[str, Any]] = (),
-        engine: Mapping[str, Any] | None = None,
-        **values: Any,
-    ) -> None:
-        if engine is not None:
+    def _apply_sentence(self, number: int, target: str = "", error: str = "", **values: Any) -> None:
+        if engine := values.pop("engine", None):
             self.engine_use = sum_uses([self.engine_use, EngineUse(**engine)])
-        sentence = JobSentence(target, error=error, terms=[TermUse(**use) for use in terms], stale=False, **values)
+        values["terms"] = [TermUse(**use) for use in values.get("terms", ())]
+        sentence = JobSentence(target, error=error, stale=False, **values)
         if error:
             sentence.target, sentence.warnings = self.sources[number], [FAILED]
         if (old := self.sentences[number]).target is not None:
@@ -252,13 +249,7 @@ class JobJournal:
             for sentence in self.sentences[first + 1 : end]:
                 sentence.stale = not sentence.is_fixed
 
-    def _apply_terms(
-        self,
-        terms: list[list[Any]],
-        mode: TermMode,
-        uses: list[tuple[int, list[dict[str, Any]]]],
-        undoable: bool = True,
-    ) -> None:
+    def _apply_terms(self, terms: list[list[Any]], mode: TermMode, uses: Uses, undoable: bool = True) -> None:
         changed = {
             number: replace(old, terms=join_uses(old.terms, (TermUse(**use) for use in each)))
             for number, each in uses
@@ -340,21 +331,9 @@ class JobJournal:
     def describe(self, number: int) -> dict[str, Any]:
         """Return a sentence as values for JSON; its target is None until it is translated."""
         sentence = self.sentences[number]
-        return {
-            "number": number,
-            "version": self.versions[number],
-            "paragraph": self.contents.paragraphs[number],
-            "source": self.sources[number],
-            "target": sentence.target,
-            "score": sentence.score,
-            "tokens": sentence.tokens,
-            "warnings": sentence.warnings,
-            "edited": sentence.edited,
-            "confirmed": sentence.confirmed,
-            "findings": sentence.findings,
-            "match": sentence.match,
-            "terms": [asdict(use) for use in sentence.terms],
-        }
+        head = {"number": number, "version": self.versions[number], "paragraph": self.contents.paragraphs[number]}
+        state = {name: getattr(sentence, name) for name in _SHOWN}
+        return head | {"source": self.sources[number]} | state | {"terms": list(map(asdict, sentence.terms))}
 
     @property
     def last_change(self) -> int:
@@ -424,13 +403,13 @@ class JobJournal:
     @property
     def is_whole(self) -> bool:
         """Whether no sentence is to be translated, or searched for terms."""
-        return self._is_translated and not self.list_sought()
+        return self._find_stale() == len(self.sentences) and not self.list_sought()
 
-    @property
-    def _is_translated(self) -> bool:
+    def _find_stale(self) -> int:
+        """Return the first sentence that is to be translated; the number of all if there is none."""
         while self._first < len(self.sentences) and not self.sentences[self._first].stale:
             self._first += 1
-        return self._first == len(self.sentences)
+        return self._first
 
     def list_plans(self, count: int) -> list[TranslationPlan]:
         """Return what is to be translated next, in at most `count` documents.
@@ -438,7 +417,7 @@ class JobJournal:
         Sentences that the user wrote are never translated again. They are context for those after them.
         """
         plans: list[TranslationPlan] = []
-        number = len(self.sentences) if self._is_translated else self._first
+        number = self._find_stale()
         while number < len(self.sentences) and len(plans) < count:
             document = self.find_document(number)
             if self.sentences[number].stale:
@@ -471,9 +450,8 @@ class JobJournal:
 def _describe_review(sentence: JobSentence) -> dict[str, Any]:
     """Return the fields of a `Review`."""
     machine = (sentence.machine if sentence.edited else sentence) or sentence
-    review: dict[str, Any] = {"edited": sentence.edited, "confirmed": sentence.confirmed}
+    review: dict[str, Any] = {name: getattr(sentence, name) for name in ("edited", "confirmed", "match")}
     review["notes"] = [name.replace("_", " ") for name in sentence.warnings] + sentence.findings
-    review["match"] = sentence.match
     if machine.tokens and machine.score is not None:
         review |= {"machine": machine.target, "quality": 100 * exp(machine.score / machine.tokens)}
     return review

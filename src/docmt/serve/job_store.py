@@ -197,24 +197,13 @@ class JobStore:
 
     def find(self, id: str) -> JobRecord | None:
         """Return a job, or None."""
-        row = self._execute("SELECT * FROM jobs WHERE id = ?", (id,)).fetchone()
-        return None if row is None else self._read_row(row)
+        return next(iter(self.list_jobs(id=id)), None)
 
-    def list_queued(self) -> list[JobRecord]:
-        """Return the queued jobs, oldest first."""
-        return self._list("WHERE status = 'queued'")
-
-    def list_jobs(self) -> list[JobRecord]:
-        """Return all jobs, oldest first."""
-        return self._list("")
-
-    def list_owned(self, owner: str) -> list[JobRecord]:
-        """Return the jobs of an owner, oldest first."""
-        return self._list("WHERE owner = ?", (owner,))
-
-    def list_unwanted(self) -> list[JobRecord]:
-        """Return the jobs that are to be cancelled."""
-        return self._list("WHERE unwanted AND status IN (?, ?)", ACTIVE)
+    def list_jobs(self, **values: object) -> list[JobRecord]:
+        """Return the jobs with these values in columns of the table, oldest first."""
+        condition = " AND ".join(f"{column} = ?" for column in values) or "1"
+        rows = self._execute(f"SELECT * FROM jobs WHERE {condition} ORDER BY number", tuple(values.values())).fetchall()
+        return list(map(self._read_row, rows))
 
     def ask_to_cancel(self, id: str) -> None:
         """Ask the server, now or at its next start, to cancel a job. Raises DocmtError if none of this id is active."""
@@ -225,10 +214,6 @@ class JobStore:
     def ask_to_cancel_all(self, owner: str) -> None:
         """Ask the server to cancel the active jobs of an owner."""
         self._execute("UPDATE jobs SET unwanted = 1 WHERE owner = ? AND status IN (?, ?)", (owner, *ACTIVE))
-
-    def _list(self, condition: str, values: tuple[str, ...] = ()) -> list[JobRecord]:
-        rows = self._execute(f"SELECT * FROM jobs {condition} ORDER BY number", values).fetchall()
-        return [self._read_row(row) for row in rows]
 
     def update(
         self, id: str, status: JobState, *, finished: int | None = None, edited: int | None = None, error: str = ""
@@ -244,9 +229,9 @@ class JobStore:
         """Note that a job goes on: it does not bring the server down."""
         self._execute("UPDATE jobs SET finished = ?, crashes = 0 WHERE id = ?", (finished, id))
 
-    def count_active(self, owner: str) -> int:
-        """Return the number of jobs of an owner that are not at their end."""
-        query = "SELECT count(*) FROM jobs WHERE owner = ? AND status IN (?, ?)"
+    def count_active(self, owner: str | None = None) -> int:
+        """Return the number of jobs that are not at their end: of an owner, or of all."""
+        query = "SELECT count(*) FROM jobs WHERE owner = coalesce(?, owner) AND status IN (?, ?)"
         return int(self._execute(query, (owner, *ACTIVE)).fetchone()[0])
 
     def count_states(self) -> dict[str, int]:

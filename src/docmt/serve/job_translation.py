@@ -18,14 +18,13 @@ from typing import Any, NamedTuple
 from docmt.checking import CheckConfig, check_documents
 from docmt.core.errors import DocmtError
 from docmt.core.files import write_text
-from docmt.core.plain_text import plain_name
 from docmt.decoding.term_report import UNMET, judge_terms
 from docmt.decoding.translation_results import PartialTranslation, TermUse, TranslatedSentence, WordLink
 from docmt.documents import ParallelDocument
 from docmt.engines.sentence_requests import UntranslatedSentence
-from docmt.formats.language_codes import format_language_tag, primary_language
+from docmt.formats.language_codes import primary_language
 from docmt.serve.engine import Engine, Overloaded
-from docmt.serve.file_process import RESULTS, WORK_PREFIX, FileProcess
+from docmt.serve.file_process import WORK_PREFIX, FileProcess
 from docmt.serve.file_worker import JobFacts
 from docmt.serve.job_journal import JobJournal, Links, TranslationPlan
 from docmt.serve.job_store import LoadedJob
@@ -36,7 +35,7 @@ from docmt.terms.memory import QUALITY
 
 CHECKED_KINDS = ("empty", "untranslated", "loop", "number", "url", "placeholder", "bracket")
 """Checks of single sentences."""
-_DIGITS = 4
+_DIGITS = 4  # of scores: further ones depend on the batch
 _AHEAD = 16
 """Documents of a job that wait in the engine."""
 _AROUND = 64
@@ -192,9 +191,9 @@ def _describe_sentences(part: PartialTranslation, first: int, journal: JobJourna
 
 def _describe_sentence(number: int, sentence: TranslatedSentence, warnings: Sequence[str]) -> dict[str, Any]:
     row = {"number": number, "target": sentence.target, "tokens": sentence.tokens, "warnings": warnings}
-    row["score"] = round(float(sentence.score), _DIGITS)  # further digits depend on the batch
+    row["score"] = round(float(sentence.score), _DIGITS) if sentence.has_score else None
     if sentence.engine:
-        row |= {"engine": asdict(sentence.engine), "score": row["score"] if sentence.has_score else None}
+        row["engine"] = asdict(sentence.engine)
     if sentence.terms:
         row["terms"] = [{**asdict(use), "loss": round(use.loss, _DIGITS)} for use in sentence.terms]
     return row
@@ -329,8 +328,8 @@ class JobResults:
                 other.unlink(missing_ok=True)
         return path
 
-    async def find_changes(self, job: LoadedJob, file: Path, name: str) -> tuple[list[tuple[Any, ...]], list[str]]:
-        """Return the edits of a reviewed XLIFF file, as the journal has them, and why other translations are left out.
+    async def find_changes(self, job: LoadedJob, file: Path, name: str) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:
+        """Return the edits of a reviewed XLIFF file, as the journal has them, with counts, and why others are left out.
 
         What was changed in the document since the file was written stays: if the file changes it, too, that is told.
         Raises DocmtError for a file that cannot be read, or of another document.
@@ -338,9 +337,9 @@ class JobResults:
         path, facts, journal = job.folder / f"{WORK_PREFIX}changes", job.facts, job.journal
 
         async def compare(state: JobJournal, restored: Collection[int] = ()) -> tuple[list[list[Any]], list[str], str]:
-            records, reviewed = state.list_records(restored), (str(file.absolute()), name)
+            records, reviewed = state.list_records(restored), {"reviewed": str(file.absolute()), "reviewed_name": name}
             try:
-                await self._files.write(job.folder / "source", path, facts, records, "changes", reviewed)
+                await self._files.write(job.folder / "source", path, facts, records, "changes", **reviewed)
                 changes, problems, revision = json.loads(await asyncio.to_thread(path.read_bytes))
             finally:
                 path.unlink(missing_ok=True)
@@ -368,7 +367,7 @@ class JobResults:
         pairs = [(journal.sources[number], target or "") for number, target, *_ in changes]
         findings = await asyncio.to_thread(check_pairs, pairs, facts, self._engine.models.patterns or ())
         edits = [(*each[:2], messages, *each[2:]) for each, messages in zip(changes, findings, strict=True)]
-        return edits, problems[:_MAX_PROBLEMS]
+        return edits, {**_count_edits(edits, journal), "problems": problems[:_MAX_PROBLEMS]}
 
 
 def _hash_id(folder: Path) -> str:
@@ -376,7 +375,7 @@ def _hash_id(folder: Path) -> str:
     return hashlib.sha256(folder.name.encode()).hexdigest()[:16]
 
 
-def count_edits(edits: Sequence[tuple[Any, ...]], journal: JobJournal) -> dict[str, int]:
+def _count_edits(edits: Sequence[tuple[Any, ...]], journal: JobJournal) -> dict[str, int]:
     """Return how many sentences edits change or confirm, and how many of the user's own sentences they replace."""
     changed = [number for number, target, *_ in edits if target is not None]
     return {
@@ -384,13 +383,3 @@ def count_edits(edits: Sequence[tuple[Any, ...]], journal: JobJournal) -> dict[s
         "replaced": sum(journal.sentences[number].edited for number in changed),
         "confirmed": sum(is_confirmed for *_, is_confirmed, _ in edits),
     }
-
-
-def name_result(facts: JobFacts, format: str) -> str:
-    """Return report.fr.docx for report.docx, and report.en-fr.html for both sides of it; XLIFF 1.2 is named so."""
-    path = Path(plain_name(facts.name))
-    source, target = (format_language_tag(code) if code else "" for code in facts.languages)
-    label = target or "translated"
-    if format not in ("original", "txt") and source and target:
-        label = f"{source}-{target}" + ".xliff12" * (format == "xlf12")
-    return f"{path.stem}.{label}{RESULTS[format] or path.suffix}"

@@ -160,9 +160,8 @@ async def translate_file(request: Request) -> Response:
 
 async def _wait_for_job(state: ServiceState, id: str, owner: str) -> None:
     """Wait for the end of a job. Raises DocmtError if it has no result."""
-    async for event in state.jobs.events(id, owner):
-        if event.name == "done":
-            break
+    async for _ in state.jobs.events(id, owner):
+        pass
     status = state.jobs.status(id, owner)
     if status.status != "done":
         raise DocmtError(status.error or f"the translation of the file is {status.status}")

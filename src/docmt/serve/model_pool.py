@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -121,13 +122,9 @@ class ModelPool:
         self._models: dict[str, InstalledModel] = {}
         self._profiles: dict[str, EngineProfile] = {}
         for model in [self._describe(name) for name in names] or list_models():
-            if model.is_encoder:
-                continue
-            if other := self._models.get(model.name):
-                if names:
-                    raise DocmtError(f"{other.path} and {model.path} have one name. Rename one of them.")
-                continue
-            self._models[model.name] = model
+            other = model if model.is_encoder else self._models.setdefault(model.name, model)
+            if names and other is not model:
+                raise DocmtError(f"{other.path} and {model.path} have one name. Rename one of them.")
         if not self._models:
             raise DocmtError("there is no model to serve. Name a model directory, or get one with docmt pull.")
         self._reads_context = {
@@ -142,7 +139,6 @@ class ModelPool:
         self.terms = TermMatchers(terms, terms_mode, languages)
         self._memories, self.memories = _read_memories(memory, dict.fromkeys(languages.values()))
         self._loaded: OrderedDict[str, DocumentTranslator] = OrderedDict()
-        self._sizes: dict[str, int] = {}
         self.failed_loads = 0
         self.unloadable: set[str] = set()
         """names of the models that could not be loaded when they were last needed"""
@@ -165,10 +161,8 @@ class ModelPool:
     def find(self, name: str = "", source: str = "", target: str = "") -> str:
         """Return the first model with this name or pair and these languages. Raises UnknownModel if there is none."""
         for model in self._models.values():
-            pair = join_pair(model.source_language, model.target_language)
-            if name and name not in (model.name, pair, model.hub_id):
-                continue
-            if _agrees(source, model.source_language) and _agrees(target, model.target_language):
+            is_named = not name or name in (model.name, model.pair, model.hub_id)
+            if is_named and _agrees(source, model.source_language) and _agrees(target, model.target_language):
                 return model.name
         request = " ".join(filter(None, [name, f"from {source}" if source else "", f"to {target}" if target else ""]))
         raise UnknownModel(f"there is no model {request}. The service has {self._list_models()}.")
@@ -178,10 +172,9 @@ class ModelPool:
         if (model := self._models.get(name)) is None:
             advice = f"The service has {self._list_models()}: translate the document again, or tell who runs the server"
             raise UnknownModel(f"the model {name} of this document is not served any more. {advice}.")
-        is_local = name not in self._profiles
         facts = model.source_language, model.target_language, model.system, model.parameters, model.licence
-        precision, same_in_batches = self._precision if is_local else "", is_local and self._precision == "float32"
-        state = self.is_loaded(name), precision, same_in_batches, self._reads_context[name]
+        precision = "" if name in self._profiles else self._precision
+        state = self.is_loaded(name), precision, precision == "float32", self._reads_context[name]
         return ModelDescription(name, *facts, *state)
 
     def is_loaded(self, name: str) -> bool:
@@ -230,10 +223,7 @@ class ModelPool:
         return sum(map(self._bytes, list(self._loaded)))
 
     def _bytes(self, name: str) -> int:
-        if name not in self._sizes:
-            path = self._models[name].path
-            self._sizes[name] = 0 if name in self._profiles else estimate_bytes(path, self._precision)
-        return self._sizes[name]
+        return 0 if name in self._profiles else estimate_bytes(self._models[name].path, self._precision)
 
     def _list_models(self) -> str:
         names = [f"{each.name} ({each.pair})" if each.pair else each.name for each in self._models.values()]
@@ -340,6 +330,7 @@ def _read_memories(
     return memories, described
 
 
+@cache
 def estimate_bytes(path: Path, precision: Precision) -> int:
     """Return the bytes of the loaded weights of a model directory, about. Raises DocmtError if it is damaged."""
     shapes = read_shapes(path / WEIGHTS_FILE)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,7 +26,6 @@ from docmt.decoding.term_report import count_statuses
 from docmt.documents import Document
 from docmt.documents.input_formats import FORMATS
 from docmt.serve.file_process import RESULTS
-from docmt.serve.glossary_routes import read_terms
 from docmt.serve.http_requests import RequestError, RequestValues, answer_file, read_values
 from docmt.serve.job_store import DocumentOptions, JobEvent, JobRecord, NoSuchDocument
 from docmt.serve.job_translation import TermRequest
@@ -36,6 +36,7 @@ from docmt.serve.text_translation import (
     TextOptions,
     choose_model,
     find_other_language,
+    read_terms,
     translate_items,
     until_disconnected,
 )
@@ -146,8 +147,7 @@ def _describe_rows(document: Document, rows: Sequence[SentenceResult], align: bo
 async def list_models(request: Request) -> Response:
     """List the models."""
     state, _ = authorize(request)
-    models = [asdict(each) for each in state.engine.models.describe()]
-    return JSONResponse({"models": models})
+    return JSONResponse({"models": list(map(asdict, state.engine.models.describe()))})
 
 
 async def list_languages(request: Request) -> Response:
@@ -208,14 +208,15 @@ async def create_document(request: Request) -> Response:
     options = DocumentOptions(
         model=model,
         format=format,
-        fields=read_fields(values),
+        fields=tuple(name.strip() for text in _texts(values, "fields") for name in text.split(",") if name.strip()),
         context=values.text("context"),
         name=file_name(upload.filename if upload else values.text("name"), "text.txt"),
         terms=await read_glossary(terms, languages) if terms else None,
         glossary_ids=ids,
         entries=entries,
     )
-    status = await start_job(request, upload or text.encode(), options, owner)
+    data = text.encode()
+    status = await start_job(request, upload or UploadFile(BytesIO(data), size=len(data)), options, owner)
     sources = " ".join(state.jobs.sources(status.id, owner)[:_DETECTED_SENTENCES])
     language = _find_language(sources, status.facts.target_language, status.facts.source_language)
     answer = status.to_json() | {"detected_language": language}
@@ -228,11 +229,6 @@ def _find_language(text: str, target: str, source: str) -> str:
     return other.source if other else ""
 
 
-def read_fields(values: RequestValues) -> tuple[str, ...]:
-    """Return the names of fields: a list, or names with commas between them."""
-    return tuple(name.strip() for text in _texts(values, "fields") for name in text.split(",") if name.strip())
-
-
 def file_name(name: str | None, default: str) -> str:
     """Return a file name of a client without folders and control characters."""
     last = PurePosixPath((name or "").replace("\\", "/")).name
@@ -240,14 +236,13 @@ def file_name(name: str | None, default: str) -> str:
     return text.encode(errors="replace").decode()[-_MAX_NAME:].strip() or default
 
 
-async def start_job(request: Request, content: UploadFile | bytes, options: DocumentOptions, owner: str) -> JobRecord:
+async def start_job(request: Request, upload: UploadFile, options: DocumentOptions, owner: str) -> JobRecord:
     """Store a file and start its translation. Raises DocmtError if it cannot be read, or is too large."""
     state = get_state(request)
-    size = len(content) if isinstance(content, bytes) else content.size or 0
-    state.check_file(request, size)
+    state.check_file(request, upload.size or 0)
     state.arriving[owner] += 1
     try:
-        async with _stored(content, state) as path:
+        async with _stored(upload, state) as path:
             status = await state.jobs.create(path, options, owner)
     finally:
         state.arriving[owner] -= 1
@@ -256,25 +251,22 @@ async def start_job(request: Request, content: UploadFile | bytes, options: Docu
 
 
 @asynccontextmanager
-async def _stored(content: UploadFile | bytes, state: ServiceState) -> AsyncIterator[Path]:
+async def _stored(upload: UploadFile, state: ServiceState) -> AsyncIterator[Path]:
     """Write a file of a request, for as long as it is needed. Raises DocmtError, such as for a full disk."""
     path = state.uploads / secrets.token_urlsafe(16)
     try:
-        await asyncio.to_thread(_store, content, path)
+        await asyncio.to_thread(_store, upload, path)
         yield path
     finally:
         path.unlink(missing_ok=True)
 
 
-def _store(content: UploadFile | bytes, path: Path) -> None:
+def _store(upload: UploadFile, path: Path) -> None:
     """Write a file. Raises DocmtError, such as for a full disk."""
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with path.open("xb") as file:
-            if isinstance(content, bytes):
-                file.write(content)
-            else:
-                shutil.copyfileobj(content.file, file)
+            shutil.copyfileobj(upload.file, file)
 
 
 async def list_documents(request: Request) -> Response:

@@ -23,7 +23,6 @@ from docmt.serve.document_jobs import DocumentJobs
 from docmt.serve.engine import Engine
 from docmt.serve.glossary_store import GlossaryStore
 from docmt.serve.http_requests import FORM_BYTES, RequestError, ServiceConfig, read_host
-from docmt.serve.job_store import ACTIVE
 
 FORBIDDEN = 403
 """Status of a missing or wrong key in the interfaces of LibreTranslate and DeepL."""
@@ -95,7 +94,7 @@ class ServiceState:
     """owner of each document that may be downloaded by its id alone"""
 
     def __post_init__(self) -> None:
-        self.metrics = ServiceMetrics(self._read_gauges)
+        self.metrics = ServiceMetrics(lambda: self.engine.statistics() | {"jobs": self.jobs.store.count_states()})
         self._has_keys = False
         self._usage, self._partial = (self.uploads.parent / f"usage.{end}" for end in ("json", "partial"))
         with suppress(OSError, ValueError):  # there is none, or a power failure has left a part
@@ -172,9 +171,7 @@ class ServiceState:
         most = min(filter(None, (self.config.max_file_bytes, limits.file_bytes if limits else 0)))
         if size > most:
             raise RequestError(f"the file is larger than {most:,} bytes: send a smaller one", 413)
-        states = self.jobs.store.count_states()
-        active = sum(states.get(state, 0) for state in ACTIVE) + self.arriving.total()
-        if active >= self.config.max_documents:
+        if self.jobs.store.count_active() + self.arriving.total() >= self.config.max_documents:
             raise RequestError("too many documents are waiting: try again later", 429, {"retry-after": "60"})
         active_of_key = self.jobs.store.count_active(key.id) + self.arriving[key.id] if key else 0
         if limits and limits.concurrent_jobs and active_of_key >= limits.concurrent_jobs:
@@ -185,9 +182,6 @@ class ServiceState:
         """Count the characters of a document, whose file was checked before it was read."""
         with suppress(LimitReached):  # it is let in, as a text is that is larger than what is left
             self.take_characters(request, self.jobs.count_characters(id, owner))
-
-    def _read_gauges(self) -> Gauges:
-        return self.engine.statistics() | {"jobs": self.jobs.store.count_states()}
 
 
 def max_connections() -> int:

@@ -21,8 +21,9 @@ from docmt.documents.segmentation import unwrap_lines
 from docmt.formats.language_codes import is_same_language, primary_language
 from docmt.formats.units import ALL_TAGS, TagRules
 from docmt.serve.engine import Engine
-from docmt.serve.http_requests import RequestError
+from docmt.serve.http_requests import RequestError, RequestValues
 from docmt.serve.model_pool import language_name
+from docmt.serve.service_state import ServiceState
 from docmt.serve.work_queue import Work
 from docmt.terms.matching import TermMatcher
 
@@ -35,6 +36,8 @@ _LEAST_WORDS, _CLEAR_WORDS, _CLEAR_RATIO = 2, 4, 1.5
 languages that makes another language clear."""
 NO_CONTEXT = Document((), ("",))
 XML = FileFormat("xml", (), "html_pages.read_fragment", "a piece of XML")
+_MOST_GLOSSARIES = 5
+"""That a request names."""
 _TEXT_GAP = "\n\n"
 """Between the texts of one document."""
 
@@ -199,7 +202,7 @@ def find_other_language(text: str, target: str, sources: Sequence[str]) -> Chose
     return None
 
 
-def make_sentence_item(text: str) -> TextItem:
+def _make_sentence_item(text: str) -> TextItem:
     """Return the item of a text that is one sentence. White space around it is kept."""
     core = text.strip()
     if not core:
@@ -209,22 +212,46 @@ def make_sentence_item(text: str) -> TextItem:
 
 
 async def make_item(
-    engine: Engine, text: str, chosen: ChosenModel, markup: FileFormat | None, tags: TagRules = ALL_TAGS
+    engine: Engine, text: str, model: ChosenModel, markup: FileFormat | None, tags: TagRules = ALL_TAGS, split: str = ""
 ) -> TextItem:
     """Return the item of running text, or of a piece of HTML or XML; without a model, the text stays as it is.
 
-    markup: FORMATS["html"] or XML; None for text. tags: rules of XML. Raises DocmtError for text that HTML cannot hold.
+    markup: FORMATS["html"] or XML; None for text. tags: rules of XML. split: how text is cut into sentences: 0 (it is
+    one), nonewlines (at marks), or at marks and lines. Raises DocmtError for text that HTML cannot hold.
     """
-    if not chosen.name:
+    if split == "nonewlines" and markup is None:
+        text = " ".join(text.splitlines())
+    if not model.name:
         return TextItem(Document((), (text,)))
     if markup is None:
-        return TextItem(await engine.segment(chosen.name, text))
-    language = engine.models.describe_one(chosen.name).source_language or chosen.source or "en"
-    languages = chosen.source, chosen.target, primary_language(language)
+        return _make_sentence_item(text) if split == "0" else TextItem(await engine.segment(model.name, text))
+    language = engine.models.describe_one(model.name).source_language or model.source or "en"
+    languages = model.source, model.target, primary_language(language)
     config = FileConfig(*languages, tags=tags, protect=engine.models.patterns)
     content = text.encode() if markup is XML else _BYTE_ORDER_MARK + text.encode()
     file = await asyncio.to_thread(FileTranslation, "the text", content, markup, config)
     return TextItem(file.documents[0], file)
+
+
+async def read_terms(
+    state: ServiceState, values: RequestValues, owner: str, chosen: ChosenModel
+) -> tuple[tuple[str, ...], str]:
+    """Return the ids of the glossaries that a request names, and their entries for the languages of a model.
+
+    The fields are glossary_id, or glossary_ids, a list or with commas between them. Raises RequestError and
+    GlossaryError.
+    """
+    names = [name for name in ("glossary_id", "glossary_ids") if values.fields.get(name)]
+    texts = values.texts(names[0]) if names else []
+    ids = tuple(dict.fromkeys(id.strip() for text in texts for id in text.split(",")))
+    if len(names) > 1 or len(ids) > _MOST_GLOSSARIES:
+        raise RequestError(f"send either glossary_id, or at most {_MOST_GLOSSARIES} ids as glossary_ids")
+    if not ids:
+        return (), ""
+    model = state.engine.models.describe_one(chosen.name)
+    languages = model.source_language or chosen.source, model.target_language or chosen.target
+    pair = primary_language(languages[0]), primary_language(languages[1])
+    return ids, await asyncio.to_thread(state.glossaries.merge, owner, ids, pair)
 
 
 async def _collect(items: Sequence[TextItem], work: Work | None) -> list[list[SentenceResult]]:
@@ -291,9 +318,8 @@ def _submit(engine: Engine, model: str, items: Sequence[TextItem], options: Text
     aligned = [False] * len(options.context)
     aligned += [options.align or item.needs_alignment(number) for item in items for number in range(len(item.document))]
     targets, terms = options.context_targets, options.terms
-    work = Work(
-        model, document, n_best=options.n_best, align=aligned.__getitem__, targets=targets, owner=owner, terms=terms
-    )
+    work = Work(model, document, n_best=options.n_best, targets=targets, owner=owner, terms=terms)
+    work.align = aligned.__getitem__
     return engine.submit(work)
 
 

@@ -75,13 +75,15 @@ class Work:
             self.resume_point = translator.resume_after(self.prepared, self.targets)
 
     def open(self, translator: DocumentTranslator, tokens: int) -> OpenTranslation:
-        """Return the document for `Translator.translate_next`; it is cut into instances once, until it is closed."""
-        self.prepare(translator)
-        if self._open is None:
+        """Return the document, which is prepared, for `Translator.translate_next`.
+
+        It is cut into instances once, until it is closed.
+        """
+        opened = self._open
+        if opened is None:
             assert self.prepared is not None
-            opened: OpenTranslation = translator.open(self.prepared, self.resume_point, tokens)
-            self._open = opened
-        return self._open
+            self._open = opened = translator.open(self.prepared, self.resume_point, tokens)
+        return opened
 
     @property
     def is_within_sentence(self) -> bool:

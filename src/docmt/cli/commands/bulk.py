@@ -150,8 +150,8 @@ def _work_in(folder: Path, options: BulkOptions, share: tuple[int, int]) -> JobS
 
 def _work(options: BulkOptions, share: tuple[int, int]) -> JobStatus:
     """Plan the job, if nobody has, and translate its shards. Return its status."""
-    from docmt.bulk.shards import FileShards, RowConfig
-    from docmt.bulk.worker import Worker, choose_kind, describe_input
+    from docmt.bulk.shards import FileShards, RowConfig, choose_kind, describe_input
+    from docmt.bulk.worker import Worker
     from docmt.decoding.file_translation import FileConfig
 
     logging.getLogger("docmt.bulk").setLevel(logging.INFO)
