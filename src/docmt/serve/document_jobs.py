@@ -17,6 +17,7 @@ from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8, write_text, writing
+from docmt.documents import Document
 from docmt.serve.engine import Engine
 from docmt.serve.file_process import RESULTS, FileProcess, name_result
 from docmt.serve.file_worker import FileLimits, JobFacts
@@ -333,7 +334,7 @@ class DocumentJobs:
         job.find_source(number)
         journal, document = job.journal, job.journal.find_document(number)
         source, targets = journal.extend(document), journal.list_targets(document, number)
-        end = source.slice(0, len(targets) + 1)
+        end = Document(source.sentences[: len(targets) + 1], (*source.gaps[: len(targets) + 1], ""), source.id)
         self._engine.check_room(job.facts.model, owner)
         terms = await self._engine.make_matcher(job.facts.model, job.entries, journal.join_terms())
         work = Work(job.facts.model, end, n_best=count, targets=targets, owner=owner, terms=terms)
