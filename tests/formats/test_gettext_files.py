@@ -100,6 +100,15 @@ def test_placeholders_are_codes():
     assert load('msgid "%s"\nmsgstr ""\n').units == []
 
 
+@pytest.mark.parametrize(("forms", "pairs"), [(2, [("one file", "A"), ("files", "B")]), (1, [("one file", "A")])])
+def test_pairs_are_those_of_both_numbers(forms, pairs):
+    text = HEADER.replace("nplurals=2", f"nplurals={forms}") + PLURAL.replace('[0] ""', '[0] "A"').replace(
+        '[1] ""', '[1] "B"'
+    )
+    found = [(each.source.text, each.target.text) for each in load(text).list_pairs()]
+    assert found == pairs
+
+
 def test_only_empty_plural_forms_are_filled():
     text = translate(HEADER + PLURAL.replace('[0] ""', '[0] "eine"'))
     assert text.endswith('msgstr[0] "eine"\nmsgstr[1] "[{} filés]"\n')

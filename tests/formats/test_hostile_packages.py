@@ -337,3 +337,12 @@ def test_scripts_are_kept(sample, language, text):
 def test_ten_thousand_paragraphs_are_read_and_written(sample):
     old = [f"Paragraph number {number} of the file." for number in range(10_000)]
     rewrite(sample, old, [text.replace("number", "číslo") for text in old], "cs")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_members_that_unpack_without_bounds_are_refused(method):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as file:
+        file.writestr("word/document.xml", b"0" * 10_000_000)
+    with pytest.raises(DocmtError, match="packed in a way that is not read"):
+        zip_package.ZipPackage(buffer.getvalue(), "x.docx")

@@ -228,12 +228,13 @@ class GettextFile(UnitFile):
         return hide_placeholders(Unit(text, id=id), protect=self._protect)
 
     def list_pairs(self) -> list[UnitPair]:
-        """See `UnitFile`. Of plural forms there is the first one; fuzzy messages may translate another source."""
+        """See `UnitFile`. Of more than two plural forms there is the first; fuzzy messages may be of another source."""
+        named = ((message, self._target_names(message)) for message in self._messages if not message.is_fuzzy)
         return [
-            UnitPair(self._make_unit(message, "msgid"), self._make_unit(message, name))
-            for message in self._messages
-            for name in self._target_names(message)[:1]
-            if not message.is_fuzzy and message.get("msgid") and message.get(name)
+            UnitPair(self._make_unit(message, field), self._make_unit(message, name))
+            for message, names in named
+            for field, name in zip(("msgid", "msgid_plural"), names if len(names) == 2 else names[:1], strict=False)
+            if message.get(field) and message.get(name)
         ]
 
     def _target_names(self, message: _Message) -> list[str]:

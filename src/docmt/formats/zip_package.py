@@ -63,6 +63,8 @@ class ZipPackage:
             name = member.filename
             if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name[:3]:
                 raise DocmtError(f"{self._path} has a member {name!r}, a path out of the package. It is refused.")
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # others unpack without bounds
+                raise DocmtError(f"{self._path}: {name} is packed in a way that is not read. Save it again and retry.")
             if member.flag_bits & _ENCRYPTED:
                 raise DocmtError(f"{self._path} is encrypted. Save it without a password, and translate that.")
             if name in names:
