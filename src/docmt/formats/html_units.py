@@ -7,7 +7,6 @@ HTML, XHTML and pieces of XML hand over their markup as tokens. Rules follow the
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from html import unescape
@@ -36,7 +35,7 @@ from docmt.formats.html_elements import (
 from docmt.formats.language_codes import primary_language, text_direction
 from docmt.formats.patched_text import PatchedText, Replacement, Span
 from docmt.formats.placeholders import tidy_pieces
-from docmt.formats.units import BULLET, ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line
+from docmt.formats.units import BULLET, ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line, match_tags
 
 _SKIPPED = {
     **dict.fromkeys(("code", "kbd", "listing", "pre", "samp", "var", "xmp"), "code"),
@@ -217,8 +216,7 @@ class MarkupFile(UnitFile):
             yield _Item(tag, token.start + start, token.start + end, name, can_copy=False)
             position = end
         value = self._decode(raw[position:]) if position else token.value
-        kind: Literal["text", "hidden"] = "text" if token.kind == "text" else "hidden"
-        yield _Item(kind, token.start + position, token.end, value=value)
+        yield _Item("text" if token.kind == "text" else "hidden", token.start + position, token.end, value=value)
 
     @property
     def _reason(self) -> str | None:
@@ -312,8 +310,7 @@ class MarkupFile(UnitFile):
         if is_block or self._reason != old:
             self._flush()
         elif self._reason is None:
-            kind: Literal["hidden", "close"] = "hidden" if token.name in VOID else "close"
-            self._items.append(_Item(kind, token.start, token.end, token.name))
+            self._items.append(_Item("hidden" if token.name in VOID else "close", token.start, token.end, token.name))
 
     def _close(self, index: int) -> None:
         """Close the elements that end before a token."""
@@ -391,7 +388,8 @@ class MarkupFile(UnitFile):
             for item in items:
                 self.skip(item.reason, item.value)
             return
-        partners = _match_pairs(items)
+        ends = match_tags([(item.kind, item.name) for item in items])
+        partners = ends | {end: start for start, end in ends.items()}
         shown = (index for index, item in enumerate(items) if item.kind == "single" or item.value.strip(_SPACES))
         inner = {*partners, *shown}
         first, last = min(inner), max(inner)
@@ -433,23 +431,6 @@ class MarkupFile(UnitFile):
             else:
                 builder.close(id, content)
         return builder.finish(), nested
-
-
-def _match_pairs(items: Sequence[_Item]) -> dict[int, int]:
-    """Return the index of the other tag of each pair. Tags that overlap or have no other tag are left out."""
-    partners: dict[int, int] = {}
-    opened: list[int] = []
-    counts: Counter[str] = Counter()
-    for index, item in enumerate(items):
-        if item.kind == "open":
-            opened.append(index)
-            counts[item.name] += 1
-        elif item.kind == "close" and counts[item.name]:
-            while items[other := opened.pop()].name != item.name:
-                counts[items[other].name] -= 1
-            counts[item.name] -= 1
-            partners[other], partners[index] = index, other
-    return partners
 
 
 def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:
@@ -525,8 +506,8 @@ def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
 
 def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
     """Yield the borders of links of a menu: links without words between them, and perhaps one item after them."""
-    pairs = sorted(_match_pairs(items).items())
-    links = [(start, end) for start, end in pairs if start < end and items[start].name == "a"]
+    pairs = sorted(match_tags([(item.kind, item.name) for item in items]).items())
+    links = [(start, end) for start, end in pairs if items[start].name == "a"]
     if len(links) < 2:
         return
     borders = [(-1, -1), *links, (len(items), len(items))]

@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from docmt.documents.columns import find_blocks
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import Span
-from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
+from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder, match_tags
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
 """What stands above the base of a ruby in HTML."""
@@ -186,20 +186,12 @@ def _match_blocks(tokens: Sequence[_Token]) -> None:
 
 def _match_tags(tokens: Sequence[_Token]) -> None:
     """Make single codes of tags that nothing opens or closes, such as <file>."""
-    opened: list[_Token] = []
+    pairs = match_tags([(token.kind, token.name) for token in tokens])
     for token in tokens:
-        if token.kind == "toggle":
-            token.kind = "close" if any(other.name == token.name for other in opened) else "open"
-        if token.kind == "open":
-            opened.append(token)
-        elif token.kind == "close":
-            if any(other.name == token.name for other in opened):
-                while (other := opened.pop()).name != token.name:
-                    other.kind = "single"
-            else:
-                token.kind = "single"
-    for token in opened:
-        token.kind = "single"
+        if token.kind in ("open", "close", "toggle"):
+            token.kind = "single"
+    for start, end in pairs.items():
+        tokens[start].kind, tokens[end].kind = "open", "close"
 
 
 def _join_runs(tokens: list[_Token]) -> list[_Token]:
