@@ -156,6 +156,4 @@ def read(data: bytes, path: str, config: ReadConfig) -> StringsFile:
 
 
 def _decode_escape(match: re.Match[str]) -> str:
-    if match[1]:
-        return chr(int(match[1], 16))
-    return _CONTROLS.get(match[2], match[2]) if match[2] else ""
+    return chr(int(match[1], 16)) if match[1] else _CONTROLS.get(match[2], match[2] or "")
