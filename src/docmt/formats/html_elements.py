@@ -231,8 +231,7 @@ class Attributes(dict[str, TagAttribute]):
 
     def find_language(self) -> str:
         """Return the code of the language that the element names, or an empty string."""
-        attribute = self.get("lang") or self.get("xml:lang")
-        return attribute.value if attribute else ""
+        return next((self[name].value for name in ("lang", "xml:lang") if name in self), "")
 
     def is_translated(self, tag: str, name: str) -> bool:
         """Return whether the attribute of this name is translated. tag: name of the element."""

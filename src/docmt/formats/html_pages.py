@@ -85,14 +85,13 @@ def _replace_controls(error: UnicodeError) -> tuple[str | bytes, int]:
 
     Characters that a charset cannot hold become references.
     """
-    if isinstance(error, UnicodeDecodeError) and error.encoding.startswith(("cp125", "windows-125", "charmap")):
+    is_windows = getattr(error, "encoding", "").startswith(("cp125", "windows-125", "charmap"))
+    if isinstance(error, UnicodeDecodeError) and is_windows:
         return chr(error.object[error.start]), error.start + 1
-    if isinstance(error, UnicodeEncodeError) and error.encoding.startswith(("cp125", "windows-125", "charmap")):
-        character = error.object[error.start]
-        if "\x80" <= character <= "\x9f":
-            return character.encode("latin-1"), error.start + 1
     if isinstance(error, UnicodeEncodeError):
-        return codecs.xmlcharrefreplace_errors(error)
+        character = error.object[error.start]
+        is_control = is_windows and "\x80" <= character <= "\x9f"
+        return (character.encode("latin-1"), error.start + 1) if is_control else codecs.xmlcharrefreplace_errors(error)
     raise error
 
 

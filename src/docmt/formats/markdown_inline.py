@@ -143,18 +143,14 @@ def _mask_addresses(text: str, with_ends: bool = False) -> str:
 def _lex(source: str, labels: Collection[str]) -> list[_Item]:
     items: list[_Item] = []
     masked = _mask_addresses(source)
-    runs: dict[str, int] = {}  # last place of each run of backticks
-    for run in re.finditer(r"`+", source):
-        runs[run[0]] = run.start()
+    runs = {run[0]: run.start() for run in re.finditer(r"`+", source)}  # last place of each run of backticks
     position = 0
     while match := _LEX.search(masked, position):
         kind, start, end = match.lastgroup or "", match.start(), match.end()
         if kind == "ticks":
-            kind = "text"
-            if runs.get(match[0], -1) > start:
-                closing = re.compile(rf"(?<!`){match[0]}(?!`)").search(source, end)
-                if closing:
-                    kind, end = "code", closing.end()
+            is_last = runs.get(match[0], -1) <= start
+            closing = None if is_last else re.compile(rf"(?<!`){match[0]}(?!`)").search(source, end)
+            kind, end = ("code", closing.end()) if closing else ("text", end)
         if kind == "wiki" and normalise_label(match[0].strip("![]")) in labels:
             kind, end = "open", match[0].index("[") + start + 1
         if start > position:
@@ -234,7 +230,7 @@ def _match_delimiters(source: str, items: list[_Item]) -> None:
 
 def _flank(source: str, item: _Item) -> None:
     """Set whether a run of delimiters can open and close emphasis."""
-    before = source[item.start - 1 : item.start] or SPACE if item.start else SPACE
+    before = source[item.start - 1 : item.start] or SPACE
     after = source[item.end : item.end + 1] or SPACE
     left = not after.isspace() and (not _is_punctuation(after) or before.isspace() or _is_punctuation(before))
     right = not before.isspace() and (not _is_punctuation(before) or after.isspace() or _is_punctuation(after))
