@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from docmt.formats.patched_text import Span
+from docmt.documents.words import Span
 from docmt.formats.units import Code, Unit, UnitBuilder
 from docmt.formats.xml_tree import COMMENT, Element, escape_text
 
