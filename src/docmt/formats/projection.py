@@ -17,10 +17,9 @@ from types import MappingProxyType
 
 from docmt.documents.protected_text import find_protected, find_words_and_protected
 from docmt.documents.words import Span, find_words, has_words
-from docmt.formats.single_codes import AlignedSentence, Atom, Range, Stack, find_ranges, place_atoms, touches
+from docmt.formats.single_codes import OPENING, AlignedSentence, Atom, Range, Stack, find_ranges, place_atoms, touches
 from docmt.formats.units import Code, Unit
 
-_OPENING = frozenset("([{«„“‘‹¿¡（「『《〈【")
 _APOSTROPHES = frozenset("'’")
 Link = tuple[int, int, int, int]
 """start and end of a source word in its sentence, start and end of its target word in the translation"""
@@ -230,7 +229,7 @@ def _map_stacks(sentence: AlignedSentence, word_stacks: Sequence[Stack]) -> list
             following = before + 1
             if following < len(words) and translation[start] == text[words[following][0]]:
                 mapped[number] = word_stacks[following]
-    filled = _fill_gaps(mapped, [translation[start] in _OPENING for start, _ in target])
+    filled = _fill_gaps(mapped, [translation[start] in OPENING for start, _ in target])
     for number in reversed(range(len(target) - 2)):
         (start, end), (mark, _), (rest, finish) = target[number : number + 3]
         is_joined = translation[mark] in _APOSTROPHES and end == mark == rest - 1
@@ -353,7 +352,7 @@ def _narrow_pairs(pieces: Sequence[_Piece], ids: Sequence[str]) -> None:
             outside = [other for other in owners.get(best[0], ()) if narrowed[other] > narrowed[id]]
             for index in best:
                 owners.setdefault(index, []).append(id)
-            _set_run(pieces, id, narrowed[id], spans[id], [*outside, id])
+            _set_run(pieces, id, narrowed[id], spans[id], outside)
             for other in spans.keys() & pieces[best[0]].stack:  # pairs around this one may be around more pieces now
                 first, last = min(spans[other].start, best[0]), max(spans[other].stop, best[-1] + 1)
                 spans[other] = range(first, last)
@@ -432,7 +431,7 @@ def _set_run(pieces: Sequence[_Piece], id: str, run: set[int], span: Iterable[in
     stacks = [pieces[index].stack for index in sorted(run) if id in pieces[index].stack]
     prefix = _common([stack[: stack.index(id)] for stack in stacks])
     for other in outside:
-        if other != id and other not in prefix:
+        if other not in prefix:
             inner = [each for each in stacks[0] if each != id]
             prefix = tuple(inner[: inner.index(other) + 1])
     for index in span:
