@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise, permutations
 from typing import Literal, NamedTuple
 
 from docmt.documents.columns import TAG_SIGN, find_template_tags
-from docmt.documents.words import has_letters, has_words, strip_span
+from docmt.documents.words import Span, has_letters, has_words, strip_span
 from docmt.formats.html_elements import (
     BLOCKS,
     CAN_COPY,
@@ -33,7 +33,7 @@ from docmt.formats.html_elements import (
     unescape_text,
 )
 from docmt.formats.language_codes import primary_language, text_direction
-from docmt.formats.patched_text import PatchedText, Replacement, Span
+from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import tidy_pieces
 from docmt.formats.units import BULLET, ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line, match_tags
 
@@ -77,10 +77,13 @@ _MAX_DEPTH = 50
 """Open elements around one that is not translated where parts of it may be."""
 
 
+_Kind = Literal["text", "open", "close", "single", "break", "hidden"]
+
+
 class _Item(NamedTuple):
     """A piece of running text."""
 
-    kind: Literal["text", "open", "close", "single", "break", "hidden"]
+    kind: _Kind
     start: int
     end: int
     name: str = ""
@@ -291,12 +294,9 @@ class MarkupFile(UnitFile):
         if is_block or token.name == "meta":
             self._flush()
             return
-        if token.name == "br":
-            self._items.append(_Item("break", token.start, token.end, has_patches=has_patches))
-            return
         is_single = token.is_empty or token.name in VOID
         can_copy = token.name in CAN_COPY - {"sub", "sup"} and "id" not in attributes
-        kind: Literal["single", "open"] = "single" if is_single else "open"
+        kind: _Kind = "break" if token.name == "br" else "single" if is_single else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 
     def _end(self, index: int) -> None:
