@@ -30,6 +30,7 @@ from docmt.formats.html_elements import (
     find_ends,
     find_templates,
     list_names,
+    read_table,
     unescape_text,
 )
 from docmt.formats.language_codes import primary_language, text_direction
@@ -37,12 +38,7 @@ from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import tidy_pieces
 from docmt.formats.units import BULLET, ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line, match_tags
 
-_SKIPPED = {
-    **dict.fromkeys(("code", "kbd", "listing", "pre", "samp", "var", "xmp"), "code"),
-    **dict.fromkeys(("script", "style"), ""),
-    **dict.fromkeys(("noframes", "template"), "templates and texts for old browsers"),
-    "textarea": "text fields",
-}
+_SKIPPED = read_table("skipped")
 """Elements that are not translated, and what they are called in `Skipped`; "" for what readers do not see."""
 _NOTE_MARKS = list_names("a sup")
 """Elements that are one code where they have no letters and follow a word at once: 1, [2], *."""
