@@ -107,9 +107,7 @@ class Inline:
     """start and end of titles with their quotes"""
 
 
-def read_inline_markdown(
-    source: str, labels: Collection[str], breaks: Sequence[str] = (), id: str = "", is_cell: bool = False
-) -> Inline:
+def read_inline_markdown(source: str, labels: Collection[str], breaks: Sequence[str], id: str, is_cell: bool) -> Inline:
     """Return the unit of a paragraph. source: its lines, joined by \\n, without indents and quote marks.
 
     labels: normalised names of the link definitions. breaks: what the file has for each line break. is_cell: whether it
@@ -269,8 +267,7 @@ def _close_emphasis(source: str, item: _Item, stacks: dict[str, list[_Item]]) ->
         other.count -= used
         item.count -= used
         del stack[depth + (other.count > 0) :]
-        for mark in "*_~=^":  # what is opened in between stays text
-            others = stacks.get(mark, [])
+        for others in stacks.values():  # what is opened in between stays text
             while others and others[-1].start > other.start:
                 others.pop()
 
@@ -437,8 +434,7 @@ def guard_markup(unit: Unit) -> Unit:
                 offsets.add(offset)
     opening = {code.offset - 1 for code in unit.codes if code.kind == "open" and code.content == "["}
     offsets |= {offset for offset in opening if text[max(0, offset) : offset + 1] == "!"}
-    offsets = {offset for offset in offsets if not _ESCAPED.match(text, offset)}
-    guards = [Code(offset, "single", f"escape{offset}", "\\") for offset in offsets]
+    guards = [Code(each, "single", f"escape{each}", "\\") for each in offsets if not _ESCAPED.match(text, each)]
     codes = sorted([*unit.codes, *guards], key=lambda code: code.offset)  # stable: a guard is after the others
     if any(_is_within_word(text, code) for code in codes):
         codes = [
