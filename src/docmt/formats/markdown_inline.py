@@ -228,21 +228,17 @@ def _match_delimiters(source: str, items: list[_Item]) -> None:
 
 def _flank(source: str, item: _Item) -> None:
     """Set whether a run of delimiters can open and close emphasis."""
-    before = source[item.start - 1 : item.start] or SPACE
-    after = source[item.end : item.end + 1] or SPACE
-    left = not after.isspace() and (not _is_punctuation(after) or before.isspace() or _is_punctuation(before))
-    right = not before.isspace() and (not _is_punctuation(before) or after.isspace() or _is_punctuation(after))
+    before, after = _rank(source[item.start - 1 : item.start]), _rank(source[item.end : item.end + 1])
+    is_left, is_right = 0 < after >= before, 0 < before >= after
     item.count = item.end - item.start
-    item.can_open, item.can_close = left, right
-    if source[item.start] == "_":
-        item.can_open = left and (not right or _is_punctuation(before))
-        item.can_close = right and (not left or _is_punctuation(after))
-    if source[item.start] == "~" and item.count > 2:
-        item.can_open = item.can_close = False
+    can_flank, within_words = source[item.start] != "~" or item.count <= 2, source[item.start] != "_"
+    item.can_open = can_flank and is_left and (within_words or not is_right or before == 1)
+    item.can_close = can_flank and is_right and (within_words or not is_left or after == 1)
 
 
-def _is_punctuation(character: str) -> bool:
-    return unicodedata.category(character)[0] in "PS"
+def _rank(character: str) -> int:
+    """Return 0 for white space and what is outside of the text, 1 for punctuation, 2 for other characters."""
+    return 0 if not character.strip() else 1 if unicodedata.category(character)[0] in "PS" else 2
 
 
 def _close_emphasis(source: str, item: _Item, stacks: dict[str, list[_Item]]) -> None:
@@ -316,7 +312,9 @@ class _Writer:
 
     def _add(self, item: _Item) -> None:
         content = self._source[item.start : item.end]
-        if item.kind not in ("text", "hard"):
+        if item.kind == "hard":
+            content = self._breaks[self._source.count("\n", 0, item.start)]
+        elif item.kind != "text":
             content = content.replace("\n", SPACE)  # codes are on one line, as the text is
         wiki = _WIKI.fullmatch(content) if item.kind == "wiki" else None
         if item.kind in ("text", "soft"):
@@ -325,11 +323,6 @@ class _Writer:
             self._builder.add_text(content[1])
         elif item.kind == "entity":
             self._builder.add_text(html.unescape(content))
-        elif item.kind == "hard":
-            number = self._source.count("\n", 0, item.start)
-            self._builder.add_single(self._name(), self._breaks[number], is_space=True)
-        elif item.kind == "tab":
-            self._builder.add_single(self._name(), content, is_space=True)
         elif item.kind in ("open", "close"):
             self._add_bracket(item, content)
         elif item.kind == "delimiter":
@@ -347,7 +340,7 @@ class _Writer:
             self._builder.add_text(wiki["text"] or wiki["name"])
             self._close("[[", "]]")
         elif item.kind != "none":
-            self._builder.add_single(self._name(), content)
+            self._builder.add_single(self._name(), content, is_space=item.kind in ("hard", "tab"))
 
     def _add_bracket(self, item: _Item, content: str) -> None:
         if item.partner < 0:
