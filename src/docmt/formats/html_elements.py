@@ -142,7 +142,7 @@ _VALUE = rf"""(?:"(?:{_TEMPLATE}|[^"])*+"|'(?:{_TEMPLATE}|[^'])*+'|(?!["'])(?:{_
 _ATTRIBUTE = rf"(?:{_TEMPLATE}|([^\s/>](?:(?!\{{[{{%\#]|<[%?])[^\s/>=])*+)(?:\s*=\s*({_VALUE}))?)"
 """Of HTML, where tags of templates may stand in values and between attributes."""
 _ATTRIBUTE_OF_TAG = re.compile(_ATTRIBUTE)
-TAG_NAME = re.compile(f"<{_NAME_REST}")
+_TAG_NAME = re.compile(f"<{_NAME_REST}")
 
 
 def convert_text(text: str, convert: Callable[[str], str], page: Collection[str] = ()) -> str:
@@ -185,13 +185,15 @@ class TagAttribute(NamedTuple):
 
 
 class Attributes(dict[str, TagAttribute]):
-    """The attributes of a start tag by name, the first one of each name."""
+    """The attributes of a start tag by name, the first one of each name. start: where they begin in the text."""
 
     def __init__(self, tag: str, start: int) -> None:
         """start: where the tag begins in its text."""
         super().__init__()
-        name = TAG_NAME.match(tag)
-        for match in _ATTRIBUTE_OF_TAG.finditer(tag, name.end() if name else 0):
+        name = _TAG_NAME.match(tag)
+        begin = name.end() if name else 0
+        self.start = start + begin
+        for match in _ATTRIBUTE_OF_TAG.finditer(tag, begin):
             raw = match[2] or ""
             quote = raw[:1] if raw[:1] in ('"', "'") else ""
             first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())

@@ -20,7 +20,6 @@ from docmt.formats.html_elements import (
     CAN_COPY,
     EMBEDDED,
     READINGS,
-    TAG_NAME,
     VOID,
     Attributes,
     TagAttribute,
@@ -151,9 +150,8 @@ class MarkupFile(UnitFile):
             if old in ("ltr", "rtl") or (token.name == "html" and not old and direction == "rtl"):
                 values["dir"] = direction
             added = [f' {tag}="{value}"' for tag, value in values.items() if tag not in attributes]
-            match = TAG_NAME.match(self._text, token.start)
-            if match and added:
-                yield match.end(), match.end(), "".join(added)
+            if added:
+                yield attributes.start, attributes.start, "".join(added)
             for tag, value in values.items():
                 if tag in attributes and attributes[tag].value.lower() != value.lower():
                     yield attributes[tag].set_value(value)
