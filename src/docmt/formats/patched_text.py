@@ -131,15 +131,10 @@ class TextFile(UnitFile):
     def __init__(self, data: bytes, path: str, fallback: str = "", protect: Sequence[str] = ()) -> None:
         """Decode a file: see `decode_text`. protect: see `ReadConfig`."""
         super().__init__()
-        text, self._encoding = decode_text(data, path, fallback)
-        self.path, self.patches, self._protect = path, PatchedText(text), protect
+        self.text, self._encoding = decode_text(data, path, fallback)
+        self.path, self.patches, self._protect = path, PatchedText(self.text), protect
         self.spans: list[Span] = []
         """of the string of each unit, see `add_string`"""
-
-    @property
-    def text(self) -> str:
-        """The text as read."""
-        return self.patches.text
 
     @property
     def is_guessed(self) -> bool:

@@ -184,9 +184,8 @@ def make_readable(unit: Unit, protect: Sequence[str] | None = ()) -> ReadableUni
     """
     codes = unit.codes if protect is not None else ()
     protect = protect or ()
-    forms = [index for index, code in enumerate(codes) if _FORM.match(code.content)]
     singles = [(index, code) for index, code in enumerate(codes) if code.kind == "single" and not code.is_break]
-    if forms:
+    if any(_FORM.match(code.content) for code in codes):
         singles = [each for each in singles if each[1].offset or not _NUMBER.fullmatch(each[1].content.strip(SPACE))]
     indices = [index for index, code in singles if is_readable(code.content, protect)]
     if indices:
