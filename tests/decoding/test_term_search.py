@@ -535,3 +535,39 @@ def test_a_term_of_another_kind_than_the_word_that_stands_there_is_refused(sourc
     made = use(translator, pairs, mode).translate(document)
     assert [each.status for each in made.sentences[0].terms] == ["refused"]
     assert str(made) == str(translator.translate(document))
+
+
+@pytest.mark.parametrize(
+    ("source", "pairs", "expected"),
+    [
+        ("Close the lid.", {"lid": "couvercle"}, "Fermez le couvercle."),  # it stays in English without the term
+        ("Program", {"program": "programme"}, "Programme"),
+        ("Two faulty doors were found.", {"faulty": "défectueux"}, "Deux portes défectueuses ont été trouvées."),
+    ],
+)
+def test_a_word_that_the_model_does_not_know_may_cost_more(source, pairs, expected):
+    translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))
+    (made,) = use(translator, pairs).translate(docmt.Document.from_sentences([source]))
+    assert made.target == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "pairs", "reason"),
+    [
+        ("Display the password.", {"display": "afficheur"}, "a verb stands there"),
+        ("Data are not sold to third parties.", {"third": "troisième", "party": "partie"}, ""),
+        ("The firmware is new.", {"firmware": "zèbre"}, "too improbable"),
+    ],
+)
+def test_the_reason_of_what_is_refused_is_told(source, pairs, reason):
+    translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))
+    made = use(translator, pairs).translate(docmt.Document.from_sentences([source])).sentences[0]
+    assert [(each.status, each.reason) for each in made.terms] == [("refused", reason)] * bool(reason)
+
+
+def test_no_term_takes_the_place_of_a_pronoun_that_is_bound_to_its_verb():
+    translator = docmt.Translator("en-fr-sentence", search=docmt.SearchConfig(beam=2))
+    (made,) = use(translator, {"lid": "couvercle"}, "require").translate(
+        docmt.Document.from_sentences(["Turn the lid to the left to remove it."])
+    )
+    assert "-couvercle" not in made.target

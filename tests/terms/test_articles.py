@@ -11,7 +11,12 @@ from docmt.terms.articles import Articles
         ("fr", "Nous avons lu le ", "réunion", "le ", ["le ", "la "]),
         ("fr", "Nous avons lu le ", "étude", "le ", ["l'"]),
         ("fr", "Il parle de l’", "plan", "de l’", ["du ", "de la "]),
-        ("fr", "Du ", "hôtel", "Du ", ["Du ", "De la ", "De l'"]),
+        ("fr", "Du ", "hôte", "Du ", ["Du ", "De la ", "De l'"]),
+        ("fr", "Du ", "hôtel", "Du ", ["Du ", "De l'"]),  # masculine by its ending
+        ("fr", "la ", "cordon d'alimentation", "la ", ["le "]),
+        ("fr", "Le nouveau ", "pièce détachée", "Le nouveau ", ["La nouvelle "]),
+        ("fr", "une ", "sèche-linge", "une ", ["un "]),
+        ("fr", "un ", "silence", "un ", ["un ", "une "]),
         ("fr", "l'", "Hangar", "l'", ["le ", "la "]),
         ("fr", "de l'", "hauteur", "de l'", ["du ", "de la "]),
         ("fr", "le ", "hiver", "le ", ["le ", "la ", "l'"]),

@@ -336,3 +336,9 @@ def test_a_verb_row_counts_where_a_verb_stands(rows):
     terms = matcher({row: pairs[row] for row in rows})
     asked = [each.term.source for each in terms.find("We report it. I want to report. See the photo report.")]
     assert asked == ["to report", "to report", "report"]
+
+
+def test_a_row_of_a_verb_that_no_table_has_is_found_in_all_its_forms():
+    matcher = TermMatcher(Glossary.from_pairs({"to pair": "appairer"}, ("en", "fr")))
+    found = [matcher.find(text) for text in ("Pair the devices.", "It is paired.", "A pair is missing.")]
+    assert [len(each) for each in found] == [1, 1, 0] and not any(each.is_verb for row in found for each in row)

@@ -45,6 +45,7 @@ def test_forms_of_verbs_are_known(language, verbs, others):
         *("What does it [cost]?", "He [breaches] it.", "The party that [breaches] the contract pays."),
         *("Nothing [changes] here.", "Close the boxes and [store] them.", "The device [updates] itself."),
         *("We are [meeting] the members.", "Doctors [query] the figures."),
+        *("[Display] the settings.", "It is late. [Close] all windows."),
     ],
 )
 def test_english_verbs_are_known_by_what_stands_around_them(sentence):
@@ -190,3 +191,15 @@ def test_words_of_idioms_are_told():
     forms, sentence = load_word_forms("en"), "In order to win, of course, the order counts"
     assert [sentence[slice(*span)] for span in forms.find_idioms(sentence)] == ["In order to", "of course"]
     assert load_word_forms("cs").find_idioms(sentence) == []
+
+
+def test_an_unknown_word_may_be_expected_to_be_a_verb():
+    forms = load_word_forms("fr")
+    assert forms.begins_with_verb("appairer", is_expected=True) and not forms.begins_with_verb("appairer")
+    assert not forms.begins_with_verb("rapport", is_expected=True)
+    assert not load_word_forms("xx").begins_with_verb("appairer", is_expected=True)
+
+
+def test_misspelled_feminines_are_known_by_their_endings():
+    forms = load_word_forms("fr")
+    assert forms.is_feminine("fauteuses") and not forms.is_feminine("fauteux")

@@ -432,7 +432,7 @@ class ParquetRows(ShardRows):
         names = dict.fromkeys(("id", "source_id", "translation"), text) | {"source": texts, "target": texts}
         names |= {"score": number, "scores": pyarrow.list_(number), "warnings": texts}
         if self.config.has_terms:
-            use = dict.fromkeys(("term", "found", "status", "replaced", "dropped"), text)
+            use = dict.fromkeys(("term", "found", "status", "replaced", "dropped", "reason"), text)
             use |= {"span": pyarrow.list_(pyarrow.int64()), "wanted": texts, "forbidden": texts, "loss": number}
             use["case"] = pyarrow.bool_()
             names["terms"] = pyarrow.list_(pyarrow.list_(pyarrow.struct(use)))

@@ -142,12 +142,12 @@ def _build_checks(
         "repetition": lambda _, document: find_inconsistent_repeats(document),
     }
     if "untranslated" in wanted:
-        copies = CopyCounts.from_documents(documents)
+        copies = CopyCounts(documents)
         checks["untranslated"] = lambda _, document: find_untranslated(document, languages, copies)
     if (lengths := LengthModel.fit(documents)) is not None:
         checks["length"] = lambda _, document: find_unusual_lengths(document, config, lengths)
     if wanted & {"term", "missing_text"}:
-        statistics = TermStatistics.from_documents(documents, languages, config.term_documents)
+        statistics = TermStatistics(documents, languages, config.term_documents)
         checks["missing_text"] = lambda first, document: find_missing_text(first, document, statistics, lengths)
         checks["term"] = lambda first, document: find_inconsistent_terms(first, document, config, statistics)
     selected = [check for kind, check in checks.items() if kind in wanted]
@@ -178,28 +178,20 @@ def find_empty(document: ParallelDocument) -> Iterator[Finding]:
             yield Finding("empty", "translation of an empty source", (mark_sentence(document, index),), "sure")
 
 
-@dataclass(frozen=True)
 class CopyCounts:
     """Sentence counts of each source word, in all and with the word unchanged in the translation."""
 
-    occurrences: Counter[str]
-    copied: Counter[str]
-
-    @classmethod
-    def from_documents(cls, documents: Sequence[ParallelDocument]) -> CopyCounts:
-        """Count the words of these documents."""
-        occurrences, copied = Counter[str](), Counter[str]()
-        for document in documents:
-            for source, target in document:
-                source_words = set(split_words(source))
-                occurrences.update(source_words)
-                copied.update(source_words.intersection(split_words(target)))
-        return cls(occurrences, copied)
+    def __init__(self, documents: Sequence[ParallelDocument]) -> None:
+        self._occurrences, self._copied = Counter[str](), Counter[str]()
+        for source, target in chain.from_iterable(documents):
+            source_words = set(split_words(source))
+            self._occurrences.update(source_words)
+            self._copied.update(source_words.intersection(split_words(target)))
 
     def is_translated(self, word: str) -> bool:
         """Return whether a word that one sentence copies is mostly translated in the others."""
-        others = self.occurrences[word] - 1
-        return others >= _MIN_OTHERS and 4 * (self.copied[word] - 1) < others
+        others = self._occurrences[word] - 1
+        return others >= _MIN_OTHERS and 4 * (self._copied[word] - 1) < others
 
 
 def find_untranslated(document: ParallelDocument, languages: tuple[str, str], copies: CopyCounts) -> Iterator[Finding]:

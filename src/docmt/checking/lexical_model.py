@@ -43,33 +43,28 @@ class SentenceWords:
         return cls(ids, numbers, len(sentences), vocabulary)
 
 
-@dataclass(frozen=True)
 class WordPairs:
     """All pairs of words of the two sides of a sentence, [N], and their kinds, [K]."""
 
-    source_index: Ids  # [N], index into SentenceWords.ids
-    target_index: Ids  # [N]
-    kind: Ids  # [N]
-    kind_source: Ids  # [K], the id of the source word
-    kind_target: Ids  # [K]
-
-    @classmethod
-    def from_sides(cls, source: SentenceWords, target: SentenceWords) -> WordPairs:
-        """Build the pairs of all sentences."""
+    def __init__(self, source: SentenceWords, target: SentenceWords) -> None:
         sizes = np.bincount(source.sentence, minlength=source.sentences)
         starts = np.cumsum(sizes) - sizes
         repeats = sizes[target.sentence]
-        target_index = np.repeat(np.arange(len(target.ids)), repeats)
         before = np.cumsum(repeats) - repeats
-        source_index = np.arange(len(target_index)) - np.repeat(before - starts[target.sentence], repeats)
-        keys = source.ids[source_index] * target.vocabulary + target.ids[target_index]
-        kinds, kind = np.unique(keys, return_inverse=True)
-        return cls(source_index, target_index, kind, *np.divmod(kinds, max(1, target.vocabulary)))
+        self.target_index = np.repeat(np.arange(len(target.ids)), repeats)
+        """[N], indices into `SentenceWords.ids`"""
+        self.source_index = np.arange(len(self.target_index)) - np.repeat(before - starts[target.sentence], repeats)
+        """[N]"""
+        keys = source.ids[self.source_index] * target.vocabulary + target.ids[self.target_index]
+        kinds, self.kind = np.unique(keys, return_inverse=True)
+        """[N], indices into the kinds"""
+        self.kind_source, self.kind_target = np.divmod(kinds, max(1, target.vocabulary))
+        """[K], the ids of the words"""
 
 
 def link_words(source: SentenceWords, target: SentenceWords) -> tuple[WordPairs, NDArray[np.bool_]]:
     """Learn from all sentences. Return the pairs of words, and which of them are links, [N]."""
-    pairs = WordPairs.from_sides(source, target)
+    pairs = WordPairs(source, target)
     forward = _estimate_posteriors(pairs.kind, pairs.target_index, target, pairs.kind_source)
     backward = _estimate_posteriors(pairs.kind, pairs.source_index, source, pairs.kind_target)
     linked = _find_best(forward, pairs.target_index) & _find_best(backward, pairs.source_index)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 from pathlib import Path
 from typing import Literal
 
 from docmt.checking.findings import CheckConfig, Finding, MarkedSentence
 from docmt.core.errors import DocmtError
-from docmt.core.plain_text import STANDARD, read_bytes, read_lines
-from docmt.documents import ParallelDocument, read_documents
-from docmt.documents.corpus_files import read_hypothesis
+from docmt.core.grouping import group_pairs
+from docmt.core.plain_text import STANDARD, read_bytes
+from docmt.documents import ParallelDocument
+from docmt.documents.corpus_files import read_filled, read_hypothesis
 from docmt.documents.document import read_input
 from docmt.documents.input_formats import FileFormat, check_name, find_format, find_format_of_name, is_jsonl
 from docmt.formats.unit_documents import UnitDocuments, make_readable
@@ -67,10 +68,10 @@ def read_translation(
                     "--layout text."
                 )
     check_name(source)
-    named_documents = list(read_documents(source, "source"))
-    source_documents = [sentences for _, sentences in named_documents]
+    sources = list(read_filled(source, "source"))
+    source_documents = [document.sentences for document in sources]
     if target is None:
-        target_documents = [sentences for _, sentences in read_documents(source, "target")]
+        target_documents = [document.sentences for document in read_filled(source, "target")]
     else:
         check_name(target)
         target_documents = read_hypothesis(target, source, source_documents, "source")
@@ -83,12 +84,12 @@ def read_translation(
             "Give the same documents in the same order, or --layout text for running text."
         )
     documents, findings = [], []
-    paired = zip(named_documents, target_documents, _line_numbers(source, source_documents), strict=True)
-    for number, ((id, sentences), translated, lines) in enumerate(paired, 1):
-        if len(sentences) == len(translated):
-            documents.append(ParallelDocument(id, tuple(sentences), tuple(translated), number, lines))
+    for number, (document, translated) in enumerate(zip(sources, target_documents, strict=True), 1):
+        if len(document.rows) == len(translated):
+            lines = () if is_jsonl(source) else tuple(line for line, _ in document.rows)
+            documents.append(ParallelDocument(document.id, document.sentences, translated, number, lines))
         else:
-            findings.append(_report_miscount(id, sentences, translated))
+            findings.append(_report_miscount(document.id, document.sentences, translated))
     return PairedDocuments(documents, findings)
 
 
@@ -102,17 +103,6 @@ def _report_miscount(id: str, source: Sequence[str], target: Sequence[str], unit
     return Finding("sentence_count", message, sentences, "sure")
 
 
-def _line_numbers(path: Path, documents: Sequence[Sequence[str]]) -> list[tuple[int, ...]]:
-    """Return the line of each sentence of a text file, or nothing for JSONL."""
-    if is_jsonl(path):
-        return [() for _ in documents]
-    numbered = read_lines(path)
-    return [
-        tuple(next(number for number, line in numbered if line.strip() == sentence) for sentence in document)
-        for document in documents
-    ]
-
-
 def _find_languages(config: CheckConfig) -> tuple[str, str]:
     return config.source_language or "en", config.target_language or "en"
 
@@ -124,35 +114,34 @@ def _pair_running_text(source: Path, target: Path, config: CheckConfig) -> Paire
     """
     paths = zip((source, target), _find_languages(config), strict=True)
     sides = [_read_lines(path, language, config.protect) for path, language in paths]
-    first, second = ([segment for _, segment in side if segment[1]] for side in sides)
     if len(sides[0]) != len(sides[1]):
-        if len(first) != len(second):
+        sides = [[row for row in side if row[1][1]] for side in sides]
+        if len(sides[0]) != len(sides[1]):
             raise DocmtError(
-                f"{source} has {len(first)} lines of text but {target} has {len(second)}. "
+                f"{source} has {len(sides[0])} lines of text but {target} has {len(sides[1])}. "
                 "Give a translation that keeps the lines, or files with one sentence a line."
             )
-        sides = [[row for row in side if row[1][1]] for side in sides]
-    pairs = [
-        (number, *pair)
-        for (number, segment), (_, other) in zip(*sides, strict=True)
-        for pair in _pair_sentences(segment, other)
-    ]
-    if not pairs:
+    rows = ((number, segment, other) for (number, segment), (_, other) in zip(*sides, strict=True))
+    document = _pair_segments(source.name, 1, rows)
+    if not document:
         raise DocmtError(f"{source} has no sentences to check. Name a file with text.")
-    numbers, *texts = (tuple(column) for column in zip(*pairs, strict=True))
-    return PairedDocuments([ParallelDocument(source.name, texts[0], texts[1], 1, numbers)], [])
+    return PairedDocuments([document], [])
 
 
 def _read_lines(path: Path, language: str, protect: Sequence[str]) -> list[tuple[int, Segment]]:
     """Return the lines of running text with their numbers."""
     [document] = read_input(path, layout="text", language=language, protect=protect).documents
-    sentences: dict[int, list[str]] = {}
-    number = 1
-    for gap, sentence in zip(document.gaps, document.sentences, strict=False):
-        number += gap.count("\n")
-        sentences.setdefault(number, []).append(sentence)
+    breaks = accumulate(gap.count("\n") for gap in document.gaps)
+    sentences = group_pairs(zip(breaks, document.sentences, strict=False))
     lines = document.text().removesuffix("\n").split("\n")
-    return [(number, (line, sentences.get(number, ()))) for number, line in enumerate(lines, 1)]
+    return [(number + 1, (line, sentences.get(number, ()))) for number, line in enumerate(lines)]
+
+
+def _pair_segments(id: str, number: int, rows: Iterable[tuple[int, Segment, Segment]]) -> ParallelDocument:
+    """Return the document of pairs of lines or units, each with the number of its line, or 0."""
+    pairs = [(line, *pair) for line, source, target in rows for pair in _pair_sentences(source, target)]
+    sources, targets = tuple(source for _, source, _ in pairs), tuple(target for _, _, target in pairs)
+    return ParallelDocument(id, sources, targets, number, tuple(line for line, _, _ in pairs if line))
 
 
 def _pair_sentences(source: Segment, target: Segment) -> list[tuple[str, str]]:
@@ -187,9 +176,7 @@ def _pair_units(paths: tuple[Path, Path], formats: Sequence[FileFormat | None], 
     for number, chapter in enumerate(zip(*sides, strict=True), 1):
         id = f"{paths[0].name} {number}" if len(sides[0]) > 1 else paths[0].name
         if len(chapter[0]) == len(chapter[1]):
-            pairs = [pair for segments in zip(*chapter, strict=True) for pair in _pair_sentences(*segments)]
-            sources, targets = (tuple(pair[side] for pair in pairs) for side in (0, 1))
-            documents.append(ParallelDocument(id, sources, targets, number))
+            documents.append(_pair_segments(id, number, ((0, *pair) for pair in zip(*chapter, strict=True))))
         elif len(sides[0]) == 1:
             raise _refuse_counts(paths, [len(segments) for segments in chapter], "paragraphs (and cells, labels)")
         else:
@@ -207,14 +194,14 @@ def _pair_messages(path: Path, config: CheckConfig) -> PairedDocuments:
         units = read_units(format, read_bytes(path), str(path), ReadConfig(protect=config.protect)).list_pairs()
     if units is None:
         raise DocmtError(f"{path} has only one side. Name the file with its translation too.")
-    pairs = list[tuple[str, str]]()
-    for each in units:
-        sides = zip((each.source, each.target), _find_languages(config), strict=True)
-        pairs += _pair_sentences(*(_read_segment(unit, language, config.protect) for unit, language in sides))
-    if not pairs:
+    (source, target), protect = _find_languages(config), config.protect
+    rows = (
+        (0, _read_segment(each.source, source, protect), _read_segment(each.target, target, protect)) for each in units
+    )
+    document = _pair_segments(path.name, 1, rows)
+    if not document:
         raise DocmtError(f"{path} has no finished translation to check. Fuzzy messages are left out.")
-    sources, targets = zip(*pairs, strict=True)
-    return PairedDocuments([ParallelDocument(path.name, sources, targets, 1)], [])
+    return PairedDocuments([document], [])
 
 
 def _find_format(path: Path) -> FileFormat | None:
@@ -231,12 +218,11 @@ def _read_segment(unit: Unit, language: str, protect: Sequence[str]) -> Segment:
 
 def _read_chapters(file: UnitFile, language: str, protect: Sequence[str]) -> list[list[Segment]]:
     """Return the units of each chapter."""
-    sentences: list[list[str]] = [[] for _ in file.units]
     cut = UnitDocuments(file, language, protect=protect)
-    for document, spans in zip(cut.documents, cut.sentences, strict=True):
-        for sentence, span in zip(document.sentences, spans, strict=True):
-            sentences[span.unit].append(sentence)
-    segments: list[Segment] = [(unit.unit.text, row) for unit, row in zip(cut.units, sentences, strict=True)]
+    documents = zip(cut.documents, cut.sentences, strict=True)
+    pairs = (pair for document, spans in documents for pair in zip(spans, document.sentences, strict=True))
+    sentences = group_pairs((span.unit, sentence) for span, sentence in pairs)
+    segments: list[Segment] = [(each.unit.text, sentences.get(unit, ())) for unit, each in enumerate(cut.units)]
     return [segments[first:last] for first, last in pairwise([*file.document_starts, len(file.units)])]
 
 

@@ -47,40 +47,29 @@ def _number_stems(sentences: Iterable[str], language: str) -> tuple[SentenceWord
     return SentenceWords.from_tokens([row if len(row) <= _LONGEST_SENTENCE else [] for row in ids], len(names)), names
 
 
-@dataclass(frozen=True)
 class TermStatistics:
     """Word translations and nouns of documents."""
 
-    links: Sequence[Sequence[tuple[str, str]]]
-    """(source, target) links of stems of each sentence, over all documents in order"""
-    counts: Counter[tuple[str, str]]
-    """number of sentences with each link"""
-    translated: Counter[str]
-    """number of sentences in which a source stem has a link"""
-    usual: frozenset[str]
-    """source stems with a link in half of their sentences, and in at least three"""
-    nouns: tuple[frozenset[str], frozenset[str]]
-    """stems of the source, stems of the target"""
-
-    @classmethod
-    def from_documents(
-        cls, documents: Sequence[ParallelDocument], languages: tuple[str, str], max_share: float
-    ) -> TermStatistics:
+    def __init__(self, documents: Sequence[ParallelDocument], languages: tuple[str, str], max_share: float) -> None:
         """Learn from documents. max_share: see `find_nouns`, for the source."""
         sides = [document.source for document in documents], [document.target for document in documents]
         (source, names), (target, target_names) = map(_number_stems, map(chain.from_iterable, sides), languages)
         pairs, linked = link_words(source, target)
-        kinds = pairs.kind[linked]
-        links: list[list[tuple[str, str]]] = [[] for _ in range(source.sentences)]
-        sentences = source.sentence[pairs.source_index[linked]]
-        ids = zip(pairs.kind_source[kinds].tolist(), pairs.kind_target[kinds].tolist(), strict=True)
-        for sentence, (source_id, target_id) in zip(sentences.tolist(), ids, strict=True):
-            links[sentence].append((names[source_id], target_names[target_id]))
-        translated = Counter(name for row in links for name in {source_stem for source_stem, _ in row})
+        kinds, sentences = pairs.kind[linked], source.sentence[pairs.source_index[linked]]
+        ids = pairs.kind_source[kinds].tolist(), pairs.kind_target[kinds].tolist()
+        self.links: list[list[tuple[str, str]]] = [[] for _ in range(source.sentences)]
+        """(source, target) links of stems of each sentence, over all documents in order"""
+        for sentence, source_id, target_id in zip(sentences.tolist(), *ids, strict=True):
+            self.links[sentence].append((names[source_id], target_names[target_id]))
+        self.counts = Counter(chain.from_iterable(self.links))
+        """number of sentences with each link"""
+        self.translated = Counter(name for row in self.links for name in {source_stem for source_stem, _ in row})
+        """number of sentences in which a source stem has a link"""
         sizes = dict(zip(names, np.bincount(source.ids, minlength=len(names)).tolist(), strict=True))
-        usual = frozenset(name for name, count in translated.items() if 2 * count >= max(sizes[name], 6))
-        nouns = find_nouns(sides[0], languages[0], max_share), find_nouns(sides[1], languages[1])
-        return cls(links, Counter(chain.from_iterable(links)), translated, usual, nouns)
+        self.usual = {name for name, count in self.translated.items() if 2 * count >= max(sizes[name], 6)}
+        """source stems with a link in half of their sentences, and in at least three"""
+        self.nouns = find_nouns(sides[0], languages[0], max_share), find_nouns(sides[1], languages[1])
+        """stems of the source, stems of the target"""
 
 
 def find_nouns(documents: Sequence[Sequence[str]], language: str, max_share: float = 1.0) -> frozenset[str]:
@@ -123,14 +112,14 @@ def find_inconsistent_terms(
     for index in range(len(document)):
         for source, target in statistics.links[first + index]:
             linked[source][target].append(index)
-    forms = _count_forms(document, linked)
+    forms = group_pairs((stem(word), word) for sentence in document.source for _, _, word in tokenize(sentence))
     for source, targets in linked.items():
         if len(source) < _SHORTEST_TERM or source not in statistics.nouns[0] or len(targets) < 2:
             continue
         usual = _find_usual(source, targets, config, statistics)
         if sum(len(targets[target]) for target in usual) < config.term_occurrences or len(usual) < 2:
             continue
-        form = forms[source].most_common(1)[0][0]
+        form = Counter(forms[source]).most_common(1)[0][0]
         renderings = _collect_renderings(form, {target: targets[target] for target in usual}, document)
         if len(renderings) > 1 and sum(map(len, renderings.values())) >= config.term_occurrences:
             yield _describe_term(document, form, renderings)
@@ -172,16 +161,6 @@ def _collect_renderings(
         if sentences:
             renderings[words.most_common(1)[0][0]] = sentences
     return renderings
-
-
-def _count_forms(document: ParallelDocument, wanted: Iterable[str]) -> dict[str, Counter[str]]:
-    """Return how often the document has each word, by wanted stem."""
-    forms = {source: Counter[str]() for source in wanted}
-    for sentence in document.source:
-        for _, _, word in tokenize(sentence):
-            if (counts := forms.get(stem(word))) is not None:
-                counts[word] += 1
-    return forms
 
 
 def _are_inflections(one: str, other: str) -> bool:

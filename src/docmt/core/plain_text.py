@@ -48,7 +48,7 @@ def read_lines(path: Path | str) -> Iterator[tuple[int, str]]:
 
 def read_raw_lines(path: Path | str) -> Iterator[tuple[int, bytes]]:
     """Yield (number, line) of a file, decompressed and not decoded. Raises DocmtError if it cannot be read."""
-    with _open_bytes(path) as (file, _):
+    with open_bytes(path) as (file, _):
         yield from enumerate(file, 1)
 
 
@@ -57,7 +57,7 @@ def read_text(path: Path | str) -> str:
 
     Raises DocmtError for a file that cannot be read and for bytes that are not UTF-8.
     """
-    with _open_bytes(path) as (file, name):
+    with open_bytes(path) as (file, name):
         return decode_utf8(file.read(), name)
 
 
@@ -66,7 +66,7 @@ def read_bytes(path: Path | str, most: int = -1) -> bytes:
 
     most: bytes that it may have, if there is a limit. Raises DocmtError if it cannot be read, and for a larger one.
     """
-    with _open_bytes(path) as (file, name):
+    with open_bytes(path) as (file, name):
         data = file.read() if most < 0 else file.read(most + 1)
     if 0 <= most < len(data):
         raise DocmtError(f"{name} is larger than {most / 2**20:.0f} MiB: split it")
@@ -74,7 +74,7 @@ def read_bytes(path: Path | str, most: int = -1) -> bytes:
 
 
 @contextmanager
-def _open_bytes(path: Path | str) -> Iterator[tuple[io.BufferedReader, Path | str]]:
+def open_bytes(path: Path | str) -> Iterator[tuple[io.BufferedReader, Path | str]]:
     """Open a file or standard input, decompressed, and yield it with its name. Errors become DocmtErrors."""
     name = "standard input" if str(path) == STANDARD else path
     try:

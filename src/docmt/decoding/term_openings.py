@@ -108,6 +108,7 @@ class TermOpenings:
         """Return the place of a term in a translation. links: of the sentence."""
         start, end = occurrence.span
         linked = [link for link in links if start <= link.source[0] < end]
+        linked = [link for link in linked if not self._is_attached(target, link.target)]
         words = join_elided(target, find_words(target))
         named = [n for n, span in enumerate(words) if overlaps(span, [link.target for link in linked])]
         likely = [link for link in linked if self.is_content(target, link.target, (), 1)] or linked
@@ -122,6 +123,12 @@ class TermOpenings:
                     break
                 ends[side] = other
         return Place(target, occurrence, words, ends[0], ends[1])
+
+    def _is_attached(self, text: str, span: Span) -> bool:
+        """Return whether a function word is bound to its verb: *vous* in *tournez-vous*, *ce* in *est-ce*."""
+        return "-" in (text[span[0] - 1 : span[0]], text[span[1] : span[1] + 1]) and not self.is_content(
+            text, span, (), 1
+        )
 
     def make(self, place: Place) -> list[list[int]]:
         """Return the openings to try for a term: the translation so far, a free word or none, a form of the term."""
@@ -139,7 +146,7 @@ class TermOpenings:
             wholes = [self.encode(place.around[0], 0, place.begin(form, True) + place.around[1]) for form in forms]
             rows = [[*whole, eos] for whole in wholes if whole]
         elif place.number is None:
-            places = [start for start, _ in words if target[start].isalnum()]
+            places = [start for start, _ in words if target[start].isalnum() and target[start - 1 : start] != "-"]
             starts = [target[:start] for start in places[:: len(places) // _MOST_PLACES + 1]]
             starts = [start for start in starts if not self._articles.is_cut(start, forms[0])]
             rows = [self.encode(start, 0, place.begin(forms[0], not has_letters(start))) for start in starts]
@@ -255,6 +262,16 @@ class TermOpenings:
             if self._translator.tokenizer.specials.unk not in words:
                 return [*(encode(before.rstrip()) if free else ()), *[-1] * free, *words]
         return []
+
+    def is_untranslated(self, place: Place) -> bool:
+        """Return whether a place has a word of the source that the table of the target language does not know."""
+        asked, forms = place.occurrence, self._matcher.target
+        if asked is None or not forms.has_table:
+            return False
+        source = {word.casefold() for word in asked.words}
+        known = {text[slice(*span)].casefold() for text in asked.targets for span in find_words(text)}
+        words = {place.replaced[slice(*span)] for span in find_words(place.replaced)}
+        return any(word.isalpha() and word.casefold() in source - known and not forms.is_known(word) for word in words)
 
     def is_content(self, text: str, span: Span, terms: Sequence[Span], side: int) -> bool:
         """Return whether a word is neither a function word nor in a term. side: 0 of the source, 1 of the target."""

@@ -13,8 +13,10 @@ from docmt.terms.matching import Match, Occurrence, TermMatcher
 
 TERM_COLUMNS = (
     *("document", "sentence", "term", "wanted", "found"),
-    *("status", "loss", "replaced", "dropped", "source", "translation"),
+    *("status", "loss", "replaced", "dropped", "reason", "source", "translation"),
 )
+VERB = "a verb stands there"
+"""Why a noun is refused."""
 UNMET = ("refused", "lost", "forbidden", "protected")
 """States of terms that a translation lacks."""
 
@@ -24,7 +26,7 @@ def make_rows(document: str, number: int, source: str, target: str, uses: Iterab
     return [
         [
             *(document, number, use.term, "|".join(use.wanted), use.found),
-            *(use.status, loss, use.replaced, use.dropped, source, target),
+            *(use.status, loss, use.replaced, use.dropped, use.reason, source, target),
         ]
         for use in uses
         for loss in ["" if use.status == "lost" or (use.status == "refused" and not use.loss) else round(use.loss, 2)]
@@ -71,12 +73,13 @@ def judge_terms(
         is_other = bool(match and asked.written and not term.keep and target[slice(*match.span)] == asked.written)
         is_met = match.is_listed and not is_other if match else not term.targets  # its forbidden word may be of another
         status: TermStatus = "met" if is_met else "other_form" if match else "lost"
-        if forbidden := matcher.find_forbidden(term, target, matches):
-            status, place = "forbidden", forbidden
+        if other := matcher.find_forbidden(term, target, matches):
+            status, place = "forbidden", other
         found = target[slice(*place)] if place else ""
-        status = "refused" if status == "lost" and asked.is_verb else status
-        case = term.case or term.keep
-        uses.append(TermUse(span, term.source, wanted, found, status, forbidden=term.forbidden, case=case))
+        is_verb = status == "lost" and asked.is_verb
+        status, reason = ("refused", VERB) if is_verb else (status, "")
+        case, forbidden = term.case or term.keep, term.forbidden
+        uses.append(TermUse(span, term.source, wanted, found, status, reason=reason, forbidden=forbidden, case=case))
     return uses
 
 

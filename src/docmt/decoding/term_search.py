@@ -19,7 +19,7 @@ from docmt.decoding.long_sentences import Key, PieceTranslator, Rows, make_trans
 from docmt.decoding.openings import Opening, OpeningSearch
 from docmt.decoding.scheduler import batch_ordered
 from docmt.decoding.term_openings import Place, TermOpenings
-from docmt.decoding.term_report import judge_terms
+from docmt.decoding.term_report import VERB, judge_terms
 from docmt.decoding.translation_results import (
     Hypothesis,
     PreparedDocument,
@@ -42,6 +42,8 @@ _MOST_READ = 32_768
 """Source tokens of documents whose states are in memory together."""
 _MOST_TERMS = 12
 """Searches of one sentence, which may have a term in every word."""
+_UNTRANSLATED = 3.0
+"""Times the usual loss that a term may cost where the model left its source words as they are."""
 _REPEATED = re.compile(r"\b(\w{5,}|\w+(?:\W{1,3}\w+){1,4})\W{1,3}\1\b", re.I)
 """Words that follow themselves."""
 _MARKS = re.compile(r"""["«»“”„()\[\]]""")
@@ -111,13 +113,15 @@ class _Change(NamedTuple):
     """nats that it costs"""
     is_free: bool
     """whether it may cost anything"""
-    is_accepted: bool
+    reason: str
+    """why it is refused, if it is"""
     dropped: Sequence[str] = ()
     """source words that it does not translate any more"""
 
     def drop(self, words: Sequence[str]) -> _Change:
         """Return the change with the source words that it does not translate any more."""
-        return self._replace(dropped=words, is_accepted=self.is_accepted and (self.is_free or not words))
+        reason = self.reason or ("leaves words out" if words and not self.is_free else "")
+        return self._replace(dropped=words, reason=reason)
 
 
 class TermSearch:
@@ -213,8 +217,18 @@ class TermSearch:
                 self._documents.append(self._translator.prepare(Document.from_sentences([sentence.source])))
                 self._translations.append([sentence])
             matches = self._match(occurrences, sentence.target)
+            matches = [
+                each if each and not self._is_cell(sentence, asked, each) else None
+                for asked, each in zip(occurrences, matches, strict=True)
+            ]
             cases.append(Case(key, part, document, number, sentence, occurrences, protected, matches))
         return cases
+
+    def _is_cell(self, sentence: TranslatedSentence, asked: Occurrence, match: Match) -> bool:
+        """Return whether a sentence is a term as it is listed, and another form of a translation stands for it."""
+        is_whole = not has_words(_blank(sentence.source, [asked.span], ""))
+        is_same = sentence.source[slice(*asked.span)].casefold() == asked.term.source.casefold()
+        return is_whole and is_same and not match.is_listed
 
     def _encode(self, sentence: TranslatedSentence) -> TranslatedSentence:
         """Return a sentence with the words of its translation, which may have been repaired since the search."""
@@ -276,7 +290,7 @@ class TermSearch:
         changes = self._choose_all(cases, places, results)
         rests = list(openings)
         for index, change in changes.items():
-            if not openings[index] or not change.is_accepted:
+            if not openings[index] or change.reason:
                 continue
             if begun := self._openings.find_likely(places[index], openings[index][0], results[index][0]):
                 rests[index] = [begun]
@@ -337,7 +351,7 @@ class TermSearch:
             if place.number is None:
                 openings[index] = [each.sentences[0] for *_, each in rows[:_MOST_SEARCHED]]
                 continue
-            is_free, is_verb = self._judge_place(case, place)
+            most, is_free, is_verb = self._judge_place(case, place)
             for _, text, best in rows[:1]:
                 tail = self._openings.find_tail(place).strip()
                 text = text.removesuffix(tail).rstrip()
@@ -345,7 +359,7 @@ class TermSearch:
                 is_start = list(best.sentences[0][: len(begun)]) == list(begun)  # the tail comes after it
                 openings[index] = [begun]
                 loss = case.sentence.score - sum(best.token_scores[0][: len(begun) * is_start])  # the rest adds to it
-                if is_verb or (not is_free and loss > self.most_loss * case.matches.count(None)):
+                if is_verb or (not is_free and loss > most * case.matches.count(None)):
                     openings[index] = []
                 (whole,) = self._translator.encode([text + place.rest], "target")
                 wholes[index] = [[*whole, self._translator.tokenizer.specials.eos]]
@@ -457,7 +471,8 @@ class TermSearch:
         A translation that keeps words which stood for the term is worse, and so is one that repeats words, or loses
         quotation marks or brackets.
         """
-        translator, sentence, (is_free, is_verb) = self._translator, case.sentence, self._judge_place(case, place)
+        translator, sentence = self._translator, case.sentence
+        most, is_free, is_verb = self._judge_place(case, place)
         texts = self._openings.decode([each.sentences[0] for each in hypotheses])
         met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
         repeated, marks = (len(each.findall(sentence.target)) for each in (_REPEATED, _MARKS))
@@ -472,8 +487,13 @@ class TermSearch:
                 score, tokens = hypothesis.sentence_scores[0], hypothesis.sentence_tokens[0]
                 loss = sentence.score - score
                 is_clean = len(_REPEATED.findall(target)) <= repeated and len(_MARKS.findall(target)) >= marks
-                is_likely = is_clean and not left and loss <= self.most_loss * (count - met)
-                is_accepted = not is_verb and (is_free or is_likely)
+                faulty = {
+                    "repeats words, or loses marks": not is_clean,
+                    "keeps words that the term replaces": left > 0,
+                    "too improbable": loss > most * (count - met),
+                }
+                reason = VERB if is_verb else ""
+                reason = reason or next((name for name, holds in faulty.items() if holds and not is_free), "")
                 new = replace(
                     sentence,
                     target=target,
@@ -482,24 +502,26 @@ class TermSearch:
                     tokens=tokens,
                     token_ids=hypothesis.sentences[0],
                 )
-                rank = is_accepted, is_clean, count, -left, score - mean * tokens
-                better.append((rank, _Change(new, text, matches, loss, is_free, is_accepted)))
+                rank = not reason, is_clean, count, -left, score - mean * tokens
+                better.append((rank, _Change(new, text, matches, loss, is_free, reason)))
         return [change for _, change in sorted(better, key=lambda each: each[0], reverse=True)]
 
-    def _judge_place(self, case: Case, place: Place) -> tuple[bool, bool]:
-        """Return whether a term may cost anything there, and whether a verb stands there for a noun, or the reverse.
+    def _judge_place(self, case: Case, place: Place) -> tuple[float, bool, bool]:
+        """Return how many nats a term may cost in a place, whether it may cost more, and whether its kind is wrong.
 
-        Terms that are kept, and sentences that are nothing but a term, may do both.
+        That is a verb for a noun, or the reverse. Terms that are kept, and sentences that are nothing but a term, may
+        be anything and cost anything.
         """
         wanted = place.occurrence
         is_kept = place.around is not None or (wanted is not None and wanted.term.keep)
         is_free = is_kept or (wanted is not None and wanted.mode == "require")
-        return is_free, not is_kept and self._openings.is_other_kind(place, case.texts[0])
+        most = self.most_loss * (_UNTRANSLATED if self._openings.is_untranslated(place) else 1.0)
+        return most, is_free, not is_kept and self._openings.is_other_kind(place, case.texts[0])
 
     def _change(self, case: Case, change: _Change) -> None:
         """Take a new translation of a sentence, or note that it is refused."""
         gained = [n for n, each in enumerate(change.matches) if each is not None and case.matches[n] is None]
-        if not change.is_accepted:
+        if change.reason:
             case.refused |= dict.fromkeys(gained, change)
             return
         case.sentence, case.matches, case.loss = change.sentence, change.matches, case.loss + change.loss
@@ -521,14 +543,17 @@ class TermSearch:
 
     def _describe(self, case: Case) -> list[TermUse]:
         """Return what became of each term of a sentence."""
-        uses = judge_terms(self._matcher, case.occurrences, case.sentence.target, case.matches)
+        others = self._match(case.occurrences, case.sentence.target) if None in case.matches else case.matches
+        matches = [match or other for match, other in zip(case.matches, others, strict=True)]
+        uses = judge_terms(self._matcher, case.occurrences, case.sentence.target, matches)
         for number, (use, match) in enumerate(zip(uses, case.matches, strict=True)):
             searched = case if number in case.searched else None
             if (cost := searched if match else case.refused.get(number)) is None:
                 continue
             status: TermStatus = "second_search" if match else "refused"
             status = use.status if use.status == "forbidden" else status
-            uses[number] = replace(use, status=status, loss=cost.loss, dropped=", ".join(cost.dropped))
+            reason = cost.reason if isinstance(cost, _Change) else ""
+            uses[number] = replace(use, status=status, loss=cost.loss, dropped=", ".join(cost.dropped), reason=reason)
         for term, span, *_ in case.protected:
             found = source if (source := case.sentence.source[slice(*span)]) in case.sentence.target else ""
             uses.append(TermUse(span, term.source, term.targets, found, "protected"))

@@ -309,6 +309,8 @@ class TermUse:
     """consistent: the words that stood there"""
     dropped: str = ""
     """source words that the sentence does not translate any more with its terms, or would not with this one"""
+    reason: str = ""
+    """why a change was refused"""
     forbidden: tuple[str, ...] = ()
     """targets that the glossary forbids"""
     case: bool = False

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from docmt.core.settings import read_package_yaml
-from docmt.documents.words import Span, complement_spans
+from docmt.documents.words import Span, complement_spans, overlaps
 
 _SPACE = "[ \u00a0\u2000-\u200a\u202f\u205f\u3000]"
 _DOTS = r"(?:[.…][ ]?)"
@@ -49,7 +49,7 @@ def find_columns(line: str) -> list[Span]:
     gaps = [match.span() for match in _find_gaps(line)]
     if tags := list(find_template_tags(line)):
         blocks = [tags[index].span for block in match_blocks(tags) for index in block]
-        gaps = [gap for gap in gaps if all(gap[1] <= start or end <= gap[0] for start, end in blocks)]
+        gaps = [gap for gap in gaps if not overlaps(gap, blocks)]
         gaps = sorted([*gaps, *((start, pass_marks(line, end)) for start, end in blocks)])
     gaps = gaps or _find_steps(line)
     if line.startswith("|") and line.endswith("|"):  # a row of a table, perhaps without spaces

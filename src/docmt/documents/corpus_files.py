@@ -35,6 +35,7 @@ from docmt.documents.input_formats import (
 from docmt.documents.published_corpora import Columns, is_published, read_published
 
 _OPUS_TABS = 3
+_MAX_EXAMPLES = 3
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,10 @@ class SkipReport:
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[str]] = field(default_factory=dict)
-    max_examples: int = 3
 
     def add(self, reason: str, location: str) -> None:
         self.counts[reason] = self.counts.get(reason, 0) + 1
-        locations = self.examples.setdefault(reason, [])
-        if len(locations) < self.max_examples:
-            locations.append(location)
+        self.examples[reason] = [*self.examples.get(reason, []), location][:_MAX_EXAMPLES]
 
 
 def read_parallel(
@@ -149,18 +147,13 @@ def read_documents(path: Path | str, side: str = "source") -> Iterator[tuple[str
     that line numbers match those of another file. Documents without lines are left out. Raises DocmtError as
     `read_parallel` does.
     """
-    for document in _read_filled(Path(path), side):
-        yield document.id, _first_side(document)
+    for document in read_filled(Path(path), side):
+        yield document.id, document.sentences
 
 
-def _read_filled(path: Path, side: str) -> Iterator[FileDocument]:
-    """Yield the documents of one side that have lines."""
+def read_filled(path: Path, side: str) -> Iterator[FileDocument]:
+    """Yield the documents of one side that have lines, see `read_documents`."""
     return (document for document in _read_side(path, side) if document.rows)
-
-
-def _first_side(document: FileDocument) -> tuple[str, ...]:
-    """Return the sentences of the first side that was read."""
-    return tuple(sentences[0] for _, sentences in document.rows)
 
 
 def _read_with_ids(source: Path, target: Path, docids: Path) -> Iterator[FileDocument]:
@@ -232,13 +225,14 @@ def _add_drafts(
     documents: Iterator[FileDocument], source: Path, target: Path | None, drafts: Path
 ) -> Iterator[FileDocument]:
     """Yield the documents with the draft of each sentence at the end of its row."""
-    sides, has_names = _find_draft_entries(drafts) if is_jsonl(drafts) else (["target"], False)
+    is_json = is_jsonl(drafts)
+    sides, has_names = _find_draft_entries(drafts) if is_json else (["target"], False)
     for path in (source, target or source):
         if sides[-1] != "draft" and path.exists() and drafts.exists() and path.samefile(drafts):
             raise DocmtError(f"{drafts} is a file of the corpus itself. Give a translation of {source}.")
     has_documents = not is_published(source) and is_jsonl(source)
-    if is_jsonl(drafts):
-        drafted = parse_jsonl(read_lines(drafts), drafts, sides)
+    if is_json or has_documents:
+        drafted = parse_jsonl(read_lines(drafts), drafts, sides) if is_json else _read_text_files(drafts)
         documents_with_drafts = _zip_sides(documents, drafted, source, drafts, same_ids=has_names and has_documents)
         for number, document in enumerate(documents_with_drafts, 1):
             # A row is (source, target, draft), or (source, target, the drafts' source, draft).
@@ -249,9 +243,6 @@ def _add_drafts(
                         f"{texts[0]!r} in {source}. Give the drafts of this corpus in its order."
                     )
             yield document._replace(rows=[(line, (*texts[:2], texts[-1])) for line, texts in document.rows])
-        return
-    if has_documents:
-        yield from _zip_sides(documents, _read_text_files(drafts), source, drafts)
         return
     lines = enumerate(_read_stripped_lines(drafts), 1)
     for document in documents:
@@ -307,58 +298,52 @@ def _zip_sides(
     same_ids: whether to raise DocmtError for documents with different ids. Otherwise only for the same ones in another
     order.
     """
-    order = _DocumentOrder(source, target)
-    for number, (document, other) in enumerate(zip_longest(sources, targets), 1):
+    pairs = _check_order(zip_longest(sources, targets), source, target, same_ids)
+    for number, (document, other) in enumerate(pairs, 1):
         if document is None or other is None:
             shorter, longer = (source, target) if document is None else (target, source)
             raise DocmtError(
                 f"{shorter} has {number - 1} documents but {longer} has more. "
                 "Give the same documents in the same order."
             )
-        order.check(number, document, other, same_ids)
         if len(document.rows) != len(other.rows):
             raise DocmtError(
                 f"document {number} ({document.id!r}) has {len(document.rows)} sentences in {source} but "
                 f"{len(other.rows)} in {target}. Give one target sentence for each source sentence."
             )
-        pairs = zip(document.rows, other.rows, strict=True)
-        yield document._replace(rows=[(line, (*texts, *other_texts)) for (line, texts), (_, other_texts) in pairs])
-    order.finish()
+        rows = zip(document.rows, other.rows, strict=True)
+        yield document._replace(rows=[(line, (*texts, *other_texts)) for (line, texts), (_, other_texts) in rows])
 
 
-class _DocumentOrder:
-    """Finds out whether two files have documents of the same names in different orders."""
+_Pair = tuple[FileDocument | None, FileDocument | None]
 
-    def __init__(self, source: Path, target: Path) -> None:
-        self._paths = source, target
-        self._names: tuple[set[str], set[str]] = set(), set()  # of documents beside one with another name
-        self._first: DocmtError | None = None
 
-    def check(self, number: int, document: FileDocument, other: FileDocument, same_ids: bool = False) -> None:
-        """Raise DocmtError for a document whose name was, or is, beside another one. same_ids: for any other name.
+def _check_order(pairs: Iterable[_Pair], source: Path, target: Path, same_ids: bool = False) -> Iterator[_Pair]:
+    """Yield the documents of two files, side by side. None: there is no other.
 
-        Numbers may begin at 0 in one file and at 1 in the other: these are judged by `finish`.
-        """
-        if document.id == other.id:
-            return
-        source, target = self._paths
-        error = DocmtError(
-            f"document {number} is {document.id!r} in {source} but {other.id!r} in {target}. "
-            "Give the same documents in the same order."
-        )
-        if document.has_name and other.has_name:
-            self._first = self._first or error
-            for names, each in zip(self._names, (document, other), strict=True):
-                names.add(each.id)
-            is_known = document.id in self._names[1] or other.id in self._names[0]
-            same_ids = same_ids or (is_known and not (document.id.isdigit() and other.id.isdigit()))
-        if same_ids:
-            raise error
-
-    def finish(self) -> None:
-        """Raise DocmtError if all documents with another one beside them are the same in both files."""
-        if self._first is not None and self._names[0] == self._names[1]:
-            raise self._first
+    Raises DocmtError for a document whose name was, or is, beside another one. same_ids: for any other name. Numbers
+    may begin at 0 in one file and at 1 in the other: they are only wrong if both files have the same ones.
+    """
+    names, others = set[str](), set[str]()  # of documents beside one with another name
+    first: DocmtError | None = None
+    for number, (document, other) in enumerate(pairs, 1):
+        if document and other and document.id != other.id:
+            error = DocmtError(
+                f"document {number} is {document.id!r} in {source} but {other.id!r} in {target}. "
+                "Give the same documents in the same order."
+            )
+            is_known = False
+            if document.has_name and other.has_name:
+                first = first or error
+                names.add(document.id)
+                others.add(other.id)
+                are_numbers = document.id.isdigit() and other.id.isdigit()
+                is_known = (document.id in others or other.id in names) and not are_numbers
+            if same_ids or is_known:
+                raise error
+        yield document, other
+    if first is not None and names == others:
+        raise first
 
 
 def _read_side(path: Path, side: str) -> Iterator[FileDocument]:
@@ -442,13 +427,11 @@ def read_hypothesis(path: Path, reference_path: Path, references: Corpus, side: 
     reference in another order.
     """
     if is_jsonl(path):
-        documents = list(_read_filled(path, "target"))
+        documents = list(read_filled(path, "target"))
         if is_jsonl(reference_path):
-            order = _DocumentOrder(reference_path, path)
-            for number, pair in enumerate(zip(_read_filled(reference_path, side), documents, strict=False), 1):
-                order.check(number, *pair)
-            order.finish()
-        return list(map(_first_side, documents))
+            # It raises DocmtError for another order.
+            list(_check_order(zip(read_filled(reference_path, side), documents, strict=False), reference_path, path))
+        return [document.sentences for document in documents]
     if is_jsonl(reference_path):  # as in a text file: an empty line after each document
         reference = [line for document in references for line in (*document, "")]
     else:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +14,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import BYTE_ORDER_MARK, read_text, write_text
 from docmt.documents.input_formats import check_name, detect_format, parse_jsonl, parse_text
 from docmt.documents.segmentation import find_fenced_code, looks_wrapped, sentence_spans
-from docmt.documents.words import complement_spans
+from docmt.documents.words import Span, complement_spans, strip_span
 
 Layout = Literal["auto", "text", "lines", "jsonl"]
 _MAX_CHARACTERS = 40
@@ -107,14 +107,12 @@ class Document:
         """
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, not {type(text).__name__}")
-        sentences, gaps, position = [], [], 0
-        for first, last in complement_spans(verbatim, len(text)):
-            for start, end in sentence_spans(text[first:last], language, join_lines, protect):
-                gaps.append(text[position : first + start])
-                sentences.append(text[first + start : first + end])
-                position = first + end
-        gaps.append(text[position:])
-        return cls(tuple(sentences), tuple(gaps), id)
+        spans = [
+            (first + start, first + end)
+            for first, last in complement_spans(verbatim, len(text))
+            for start, end in sentence_spans(text[first:last], language, join_lines, protect)
+        ]
+        return _cut_text(text, spans, id)
 
     @classmethod
     def from_sentences(cls, sentences: Sequence[str], *, id: str = "") -> Document:
@@ -141,6 +139,13 @@ class Document:
         Raises DocmtError for operating system errors and for text that UTF-8 cannot encode.
         """
         write_text(path, self.text())
+
+
+def _cut_text(text: str, spans: Sequence[Span], id: str) -> Document:
+    """Return the document of a text whose sentences are these spans of it."""
+    borders = [0, *(border for span in spans for border in span), len(text)]
+    pieces = [text[start:end] for start, end in pairwise(borders)]
+    return Document(tuple(pieces[1::2]), tuple(pieces[::2]), id)
 
 
 def summarize(value: object, id: str, sentences: Sequence[str]) -> str:
@@ -225,18 +230,13 @@ def _parse_lines(text: str, path: Path | str) -> list[Document]:
     lines = content.split("\n")
     starts = list(accumulate((len(line) + 1 for line in lines), initial=len(text) - len(content)))
     documents: list[Document] = []
-    position = 0  # where the open gap begins
+    position = 0  # where the next document begins
     for parsed in parse_text(((number, (line.strip(),)) for number, line in enumerate(lines, 1)), [path]):
-        gaps, sentences = [], []
-        for number, (sentence,) in parsed.rows:
-            if sentence:
-                start = text.index(sentence, starts[number - 1])
-                gaps.append(text[position:start])
-                sentences.append(sentence)
-                position = start + len(sentence)
-        if sentences:
+        spans = [strip_span(text, starts[number - 1], starts[number] - 1) for number, (line,) in parsed.rows if line]
+        if spans:
             end = starts[parsed.rows[-1][0]]
-            documents.append(Document(tuple(sentences), (*gaps, text[position:end]), parsed.id))
+            inside = [(start - position, last - position) for start, last in spans]
+            documents.append(_cut_text(text[position:end], inside, parsed.id))
             position = end
     last = documents.pop() if documents else Document((), ("",))
     return [*documents, replace(last, gaps=(*last.gaps[:-1], last.gaps[-1] + text[position:]))]

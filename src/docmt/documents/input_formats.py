@@ -210,6 +210,11 @@ class FileDocument(NamedTuple):
     has_name: bool = False
     """whether the file names it; otherwise its id is its number"""
 
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The sentences of the first side."""
+        return tuple(sentences[0] for _, sentences in self.rows)
+
 
 def parse_text(rows: Iterable[Row], paths: Sequence[Path | str]) -> Iterator[FileDocument]:
     """Yield the documents of a text file, or of several read in parallel. Ids are ordinal numbers.
@@ -342,7 +347,7 @@ def _parse_whole_document(
     id = name or ordinal
     text = record.get("source", record.get("text"))
     if running_text and isinstance(text, str):
-        return FileDocument(id, line, [], _check_unicode(text, location), bool(name))
+        return FileDocument(id, line, [], check_unicode(text, location), bool(name))
     columns = [_read_sentences(record, side, location) for side in sides]
     if len({len(sentences) for sentences in columns}) > 1:
         raise DocmtError(
@@ -359,7 +364,7 @@ def _read_name(record: Record, entry: str, location: str) -> str | None:
         return str(name)
     if name is not None and not isinstance(name, str):
         raise DocmtError(f"{location}: `{entry}` is {_json_type(name)}. Use a string, or leave it out.")
-    return None if name is None else _check_unicode(name, location)
+    return None if name is None else check_unicode(name, location)
 
 
 def _read_sentence(record: Record, side: str, location: str) -> str:
@@ -371,7 +376,7 @@ def _read_sentence(record: Record, side: str, location: str) -> str:
         raise DocmtError(f"{location}: `{side}` is missing. Add a sentence.")
     if not isinstance(sentence, str):
         raise DocmtError(f"{location}: `{side}` is {_json_type(sentence)}. Use a string with one sentence.")
-    return _check_unicode(sentence, location).strip()
+    return check_unicode(sentence, location).strip()
 
 
 def _read_sentences(record: Record, side: str, location: str) -> list[str]:
@@ -385,10 +390,10 @@ def _read_sentences(record: Record, side: str, location: str) -> list[str]:
     for index, sentence in enumerate(sentences, 1):
         if not isinstance(sentence, str):
             raise DocmtError(f"{location}: sentence {index} of `{side}` is {_json_type(sentence)}. Use a string.")
-    return [_check_unicode(sentence, location).strip() for sentence in sentences]
+    return [check_unicode(sentence, location).strip() for sentence in sentences]
 
 
-def _check_unicode(text: str, location: str) -> str:
+def check_unicode(text: str, location: str) -> str:
     """Return the text. Raises DocmtError for lone surrogates, which UTF-8 cannot encode."""
     if LONE_SURROGATE.search(text):
         raise DocmtError(f"{location}: contains a lone surrogate (\\ud800 to \\udfff). Remove it.")

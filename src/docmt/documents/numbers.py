@@ -101,19 +101,12 @@ class Number(TextPiece):
         return [part.lstrip("0") or "0" for part in re.split(r"\D+", self.text)]
 
 
-@dataclass(frozen=True)
 class _Side:
     """The numbers of a sentence or of its translation."""
 
-    text: str
-    language: str
-    numbers: Sequence[Number]
-    dates: Sequence[tuple[int, int]]
-
-    @classmethod
-    def from_text(cls, text: str, language: str) -> _Side:
-        numbers = [Number(match[0], match.span()) for match in _NUMBER.finditer(text)]
-        return cls(text, language, numbers, [date.span() for date in _DATE.finditer(text)])
+    def __init__(self, text: str, language: str) -> None:
+        self.text, self.language, self.numbers = text, language, _read_numbers(text)
+        self.dates = [date.span() for date in _DATE.finditer(text)]
 
     def is_in_date(self, number: Number) -> bool:
         return any(start <= number.span[0] and number.span[1] <= end for start, end in self.dates)
@@ -128,6 +121,10 @@ def find_numbers(text: str) -> list[str]:
     return [match[0] for match in _NUMBER.finditer(text)]
 
 
+def _read_numbers(text: str) -> list[Number]:
+    return [Number(match[0], match.span()) for match in _NUMBER.finditer(text)]
+
+
 def find_unmatched_numbers(
     source: str, target: str, languages: tuple[str, str], max_in_words: int
 ) -> tuple[list[Number], list[Number], Certainty]:
@@ -136,7 +133,7 @@ def find_unmatched_numbers(
     It is only possible that something is wrong where the other side may have them in words (all up to `max_in_words`),
     in other words of scale (0.5 million and 500,000), or in other units of measurement.
     """
-    sides = _Side.from_text(source, languages[0]), _Side.from_text(target, languages[1])
+    sides = _Side(source, languages[0]), _Side(target, languages[1])
     missing, added = subtract(sides[0].numbers, sides[1].numbers), subtract(sides[1].numbers, sides[0].numbers)
     if max(len(missing), len(added)) <= _MAX_UNMATCHED:
         missing = [number for number in missing if not _is_written_otherwise(number, *sides)]
@@ -297,11 +294,11 @@ def repair_numbers(source: str, target: str, languages: tuple[str, str], copied:
     if all(language[:2] in _DATA["separators"] for language in languages):
         written = [*copied, *filter(_GROUPED.search, find_numbers(source)), *_AMOUNT.findall(source)]
         by_key = {Number(each, (0, 0)).key: each for each in written}
-        for found in _NUMBER.finditer(target):
-            wanted = by_key.get(Number(found[0], found.span()).key)
-            is_foreign = _GROUPED.search(found[0]) or found[0] == wanted
-            if wanted and is_foreign and found.span() not in replaced:
-                replaced[found.span()] = _write_number(wanted, languages)
+        for number in _read_numbers(target):
+            wanted = by_key.get(number.key)
+            is_foreign = _GROUPED.search(number.text) or number.text == wanted
+            if wanted and is_foreign and number.span not in replaced:
+                replaced[number.span] = _write_number(wanted, languages)
     for (start, end), text in sorted(replaced.items(), reverse=True):
         target = target[:start] + text + target[end:]
     return _restore_signs(source, target, languages)
@@ -327,10 +324,10 @@ def _restore_signs(source: str, target: str, languages: tuple[str, str]) -> str:
         escaped = re.escape(sign)
         for beside in re.finditer(rf"{escaped}\s?(?P<a>\d[\d.,]*)|(?P<b>\d[\d.,]*)\s?{escaped}", source):
             key = Number((beside["a"] or beside["b"]).rstrip(".,"), (0, 0)).key
-            for match in _NUMBER.finditer(target):
-                is_marked = sign in target[max(0, match.start() - 2) : match.end() + 2]
-                if Number(match[0], match.span()).key == key and not is_marked:
-                    target = _write_sign(sign, target, match.span(), languages)
+            for number in _read_numbers(target):
+                is_marked = sign in target[max(0, number.span[0] - 2) : number.span[1] + 2]
+                if number.key == key and not is_marked:
+                    target = _write_sign(sign, target, number.span, languages)
                     break
     return target
 

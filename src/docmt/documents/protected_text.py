@@ -17,10 +17,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import read_text
 from docmt.core.settings import quote, read_package_yaml
 from docmt.documents.numbers import is_similar, read_digits, repair_numbers
-from docmt.documents.words import Span, WordLink, find_words, has_letters
+from docmt.documents.words import Span, WordLink, find_words, has_letters, overlaps
 
 _CLASSES = {
     # scripts without spaces, whose words may stand beside an address at once
@@ -44,7 +45,7 @@ _YEARS = [str(1801 + (56 + 11 * number) % 99) for number in range(99)]
 """1857, 1868, 1879 and so on: far from each other, so that a model does not confuse those of a sentence."""
 _DIGITS = re.compile(r"\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3}(?!\d))+|\d+")
 """With digits of any script, because models into Arabic or Persian write theirs. 1857 100 are two numbers."""
-_LAST_MARKS = re.compile(r"[.!?…。！？]*\s*\Z")
+_LAST_MARKS = ".!?…。！？"
 _UNITS = re.compile(r"[%°€£](?=[\s.,;:!?)\]\"'”»]|$)")
 """Of a placeholder that stands for a number, as in ${price} and {share}%, where $ and % belong to it."""
 _AFTER_KEY = ("\ufe0f", "\u20e3")
@@ -125,10 +126,8 @@ def _find_leftmost(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[t
     Where several begin at one place, that of the first pattern counts.
     """
     position, heads = 0, [_search(pattern, text, 0) for pattern in patterns]
-    while found := [(head.start(), number) for number, head in enumerate(heads) if head]:
-        number = min(found)[1]
-        match = heads[number]
-        assert match is not None  # it was found
+    while found := [(head.start(), number, head) for number, head in enumerate(heads) if head]:
+        _, number, match = min(found)
         yield number, match
         position = match.end()
         for other, head in enumerate(heads):
@@ -302,9 +301,8 @@ class Protection:
 
     def _find_common(self, source: str, target: str) -> tuple[list[_Edit], list[_Edit]]:
         """Return the edits of a source sentence and its translation that hide what both have."""
-        hidden, by_text = self._choose(source), dict[str, list[_Edit]]()
-        for edit in hidden:
-            by_text.setdefault(source[slice(*edit.item)], []).append(edit)
+        hidden = self._choose(source)
+        by_text = group_pairs((source[slice(*edit.item)], edit) for edit in hidden)
         longest_first = "|".join(map(re.escape, sorted(by_text, key=len, reverse=True)))
         edits = []
         for match in re.finditer(longest_first, target) if hidden else ():
@@ -453,10 +451,9 @@ class _WordIndex(NamedTuple):
 @lru_cache(maxsize=4)
 def _index_words(text: str) -> _WordIndex:
     """Return the words of a sentence, which each of its protected texts asks for."""
-    spans, equal = [span for span in find_words(text) if text[span[0]].isalnum()], dict[str, list[int]]()
-    for number, (start, end) in enumerate(spans):
-        for key in filter(None, (text[start:end].casefold(), _read_number(text, start))):
-            equal.setdefault(key, []).append(number)
+    spans = [span for span in find_words(text) if text[span[0]].isalnum()]
+    keys = ((text[start:end].casefold(), _read_number(text, start)) for start, end in spans)
+    equal = group_pairs((key, number) for number, pair in enumerate(keys) for key in pair if key)
     return _WordIndex(spans, [end for _, end in spans], equal)
 
 
@@ -476,9 +473,8 @@ def _find_place(source: str, offset: int, target: str, is_sign: bool) -> int:
     if not targets or not words or not before:
         return 0
     if before == len(words):
-        last = _LAST_MARKS.search(target)
-        assert last is not None  # it also matches nothing
-        return last.start() if source[offset:].strip() or not is_sign else len(target.rstrip())
+        marks = _LAST_MARKS if source[offset:].strip() or not is_sign else ""
+        return len(target.rstrip().rstrip(marks))
     share = before / len(words) * len(targets)
     last_word, next_word = (source[slice(*words[number])].casefold() for number in (before - 1, before))
     is_glued = words[before][0] == offset and not source[offset - 1].isalnum()
@@ -503,7 +499,7 @@ def _move_links(
     moved = [
         replace(link, source=_move(link.source, sources), target=_move(link.target, targets))
         for link in links
-        if not any(link.target[0] < edit.span[1] and edit.span[0] < link.target[1] for edit in targets)
+        if not overlaps(link.target, (edit.span for edit in targets))
     ]
     shift = 0
     for edit in targets:

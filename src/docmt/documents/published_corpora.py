@@ -17,13 +17,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from docmt.core.errors import DocmtError, missing_package_error
-from docmt.core.files import check_regular, open_for_reading, read_error
-from docmt.core.plain_text import BYTE_ORDER_MARK, DamagedError, decode_utf8, open_decompressed, read_raw_lines
-from docmt.documents.input_formats import LONE_SURROGATE, FileDocument, has_jsonl_name, has_suffix
+from docmt.core.files import check_regular, read_error
+from docmt.core.plain_text import BYTE_ORDER_MARK, decode_utf8, open_bytes, read_raw_lines
+from docmt.documents.input_formats import FileDocument, check_unicode, has_jsonl_name, has_suffix
 from docmt.documents.input_formats import Row as SentenceRow
 
 if TYPE_CHECKING:
@@ -106,17 +107,15 @@ def _read_json_lines(path: Path | str) -> Iterator[Row]:
 
 
 def _read_parquet(path: Path | str) -> Iterator[Row]:
-    number = 0
     with _parquet_errors(path) as parquet:
         check_regular(path)
         try:
             file = parquet.ParquetFile(path)
         except FileNotFoundError as error:
             raise read_error(path, error) from error
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
-            for values in list_rows(batch):
-                number += 1
-                yield Row(str(path), number, values)
+        rows = chain.from_iterable(map(list_rows, file.iter_batches(batch_size=_BATCH_ROWS)))
+        for number, values in enumerate(rows, 1):
+            yield Row(str(path), number, values)
 
 
 def read_parquet_schema(path: Path | str) -> Schema:
@@ -240,10 +239,10 @@ def _read_row_corpus(path: Path, columns: Columns, languages: tuple[str, str]) -
         id = row.values.get(names.document, row.values.get("id") if isinstance(source, list) else None)
         id = None if id == "" else id
         pairs = [(row.number, pair) for pair in _make_pairs(row, names, source, target)]
-        is_new = document is None or id is None or isinstance(row.values[names.source], list) or str(id) != document.id
-        if document is not None and is_new:
-            yield document
-        if document is None or is_new:
+        is_whole = id is None or isinstance(row.values[names.source], list)
+        if document is None or is_whole or str(id) != document.id:
+            if document is not None:
+                yield document
             document = FileDocument(str(count) if id is None else str(id), row.number, [])
         document.rows.extend(pairs)
     if document is not None:
@@ -259,8 +258,8 @@ def _read_cell(row: Row, name: str) -> str | list[str]:
     texts = value if isinstance(value, list) else [value]
     if not all(isinstance(text, str) for text in texts):
         raise DocmtError(f"{row.location}: `{name}` is neither a text nor a list of sentences; name another column")
-    if any(LONE_SURROGATE.search(text) for text in texts):
-        raise DocmtError(f"{row.location}: contains a lone surrogate (\\ud800 to \\udfff). Remove it.")
+    for text in texts:
+        check_unicode(text, row.location)
     if isinstance(value, str) and "\n" not in value.strip():
         return value.strip()
     # Lines that are empty at the beginning keep their place beside sentences of the other side.
@@ -301,7 +300,7 @@ def _read_tmx(path: Path, languages: tuple[str, str]) -> Iterator[FileDocument]:
         raise DocmtError(f"{path} may have many languages: add --source-language and --target-language")
     rows: list[SentenceRow] = []
     try:
-        with open_for_reading(path) as file, open_decompressed(file, path) as contents:
+        with open_bytes(path) as (contents, _):
             options = {"tag": "{*}tu", "resolve_entities": False, "no_network": True, "load_dtd": False}
             for _, element in etree.iterparse(contents, **options):
                 sides = [_find_segment(element, language) for language in languages]
@@ -312,10 +311,6 @@ def _read_tmx(path: Path, languages: tuple[str, str]) -> Iterator[FileDocument]:
                     del element.getparent()[0]
     except etree.XMLSyntaxError as error:
         raise DocmtError(f"{path} is no TMX file, or damaged ({error}): export it again") from error
-    except DamagedError as error:
-        raise DocmtError(f"{path} is {error}: copy or compress it again") from error
-    except OSError as error:
-        raise read_error(path, error) from error
     if not rows:
         raise DocmtError(f"{path} has no pairs of {' and '.join(languages)}: check the languages")
     yield FileDocument("1", 1, rows)

@@ -174,11 +174,9 @@ def sentence_spans(
     for block_start, block_end in _find_blocks(text, language, join_lines):
         for cell_start, cell_end in _split_block(text, block_start, block_end, language):
             cell = text[cell_start:cell_end]
-            start = 0
-            for end in _find_boundaries(cell, language, protect):
+            for start, end in pairwise([0, *_find_boundaries(cell, language, protect)]):
                 if has_words(cell[start:end]):
                     spans.append(strip_span(text, cell_start + start, cell_start + end))
-                start = end
     return spans
 
 
@@ -279,9 +277,8 @@ def _sentencex_ends(text: str, language: str) -> list[int]:
         if type(error).__name__ != "PanicException":
             raise
         return [len(text)]
-    if sum(map(len, pieces)) != len(text):
-        return [len(text)]
-    return list(accumulate(map(len, pieces)))
+    ends = list(accumulate(map(len, pieces)))
+    return ends if ends[-1:] == [len(text)] else [len(text)]
 
 
 def _must_join(text: str, start: int, boundary: int, language: str) -> bool:

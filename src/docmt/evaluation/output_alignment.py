@@ -137,7 +137,7 @@ def align_output(sources: Documents, translations: Documents, references: Docume
     translated = [_cut(document, target_language) for document in translations]
     pairs = ParallelDocument("", tuple(chain.from_iterable(sources)), tuple(chain.from_iterable(references)))
     languages = source_language, target_language
-    lexicon = TermStatistics.from_documents([pairs], languages, 1.0).counts
+    lexicon = TermStatistics([pairs], languages, 1.0).counts
     lengths = [sum(len(text) for document in side for _, text in document) for side in (pieces, translated)]
     aligner = _Aligner.from_lexicon(lexicon, languages, lengths[1] / max(1, lengths[0]) or 1.0)
     documents = list(zip(pieces, translated, strict=True))

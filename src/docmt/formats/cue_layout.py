@@ -71,10 +71,8 @@ def _place_borders(old: Unit, new: Unit, borders: Sequence[Code]) -> list[Break]
         return []
     scale = len(new.text) / max(1, len(old.text))
     aligned = {code.id: code.offset for code in new.codes}
-    wanted = []
-    for border in borders:
-        share = border.offset * scale
-        wanted.append(share + _ALIGNED_WEIGHT * (aligned.get(border.id, share) - share))
+    shares = [(border.id, border.offset * scale) for border in borders]
+    wanted = [share + _ALIGNED_WEIGHT * (aligned.get(id, share) - share) for id, share in shares]
     return _choose(new.text, list(find_breaks(new.text, 0, len(new.text))), wanted)
 
 

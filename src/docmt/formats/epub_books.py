@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -62,7 +62,8 @@ def read(data: bytes, path: str, config: ReadConfig) -> UnitFile:
     front, body = (
         [(item.name, part) for item in items if (part := parts[item.name])] for items in (contents, chapters)
     )
-    book = _Book(package, [(roots[0], _Metadata(metadata, config)), *front], body)
+    about = _Metadata(metadata, _find(metadata.root, "title", "description", outside="guide"), config)
+    book = _Book(package, [(roots[0], about), *front], body)
     for item in dict.fromkeys([*contents, *spine]):
         if not (parts.get(item.name) or item.media_type.startswith("image/")):
             book.skip("chapters that cannot be read", item.name)
@@ -84,13 +85,11 @@ class _Book(UnitFile):
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the book with other units. language: see `UnitFile`."""
-        contents, start = {}, 0
+        contents, rest = {}, iter(units)
         for name, part in self._parts:
-            end = start + len(part.units)
-            new = units[start:end]
+            new = list(islice(rest, len(part.units)))
             if language or new != part.units:
                 contents[name] = part.write(new, language)
-            start = end
         return self._package.replace(contents)
 
 
@@ -109,7 +108,7 @@ class _TextElements(UnitFile):
                 continue
             if language not in ("", self._source):
                 self.skip("passages in another language", text)
-            elif _name(element) == "description" and _TAG.search(text):
+            elif element.local_name == "description" and _TAG.search(text):
                 self.skip("descriptions with markup", text)
             elif not self.skip_of_program(text):
                 start, end = strip_span(file.text, element.inner_start, element.inner_end)
@@ -130,10 +129,6 @@ class _TextElements(UnitFile):
 
 class _Metadata(_TextElements):
     """The package document: title, description, language and direction of a book."""
-
-    def __init__(self, file: XmlFile, config: ReadConfig) -> None:
-        elements = [each for each in _find(file.root, "title", "description") if _name(each.parent) != "guide"]
-        super().__init__(file, elements, config)
 
     def _name_language(self, language: str) -> Iterator[Replacement]:
         yield from super()._name_language(language)
@@ -186,14 +181,10 @@ def _read_item(package: ZipPackage, path: str, item: _Item, config: ReadConfig) 
             with suppress(DocmtError):
                 return html_pages.read(data, name, config)  # as readers of books show it
         return None
-    labels = [each for each in _find(file.root, "text") if _name(each.parent) != "docAuthor"]
-    return _TextElements(file, labels, config)
+    return _TextElements(file, _find(file.root, "text", outside="docAuthor"), config)
 
 
-def _find(root: Element, *names: str) -> Iterator[Element]:
-    """Yield the elements of these names, in any namespace, as old books have several."""
-    return (element for element in root.iter() if _name(element) in names)
-
-
-def _name(element: Element | None) -> str:
-    return element.name.rpartition("}")[2] if element else ""
+def _find(root: Element, *names: str, outside: str = "") -> list[Element]:
+    """Return the elements of these names, in any namespace, as old books have several. outside: name of no parent."""
+    elements = [each for each in root.iter() if each.local_name in names]
+    return [each for each in elements if not (each.parent and each.parent.local_name == outside)]

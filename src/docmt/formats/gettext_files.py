@@ -36,7 +36,6 @@ _CHARSET = re.compile(rb"(?i)Content-Type:[^\"\r\n]*?charset=([A-Za-z0-9._:-]+)"
 class _Field:
     """The strings after a keyword."""
 
-    name: str
     start: int
     """first quote, in characters"""
     end: int
@@ -61,6 +60,10 @@ class _Message:
     targets: dict[str, int | None] = field(default_factory=dict)
     """for each field to be written the index of its unit, or None for text without letters"""
 
+    def get(self, name: str) -> str:
+        """Return the text of a field; empty if it has none, or is missing."""
+        return self.fields[name].value if name in self.fields else ""
+
     @property
     def is_fuzzy(self) -> bool:
         return self.flags is not None and "fuzzy" in re.split(r"[\s,]+", self.flags.value)
@@ -81,16 +84,17 @@ class GettextFile(UnitFile):
 
     def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
         super().__init__()
-        self._data, self._path, self._protect = data, path, config.patterns
+        self._path, self._protect = path, config.patterns
         self._mark = codecs.BOM_UTF8 if data.startswith(codecs.BOM_UTF8) else b""
         match = _CHARSET.search(data)
         self._charset = match[1].decode() if match and match[1] != b"CHARSET" else "utf-8"
-        self._text = self._decode()
+        self._text = self._decode(data.removeprefix(self._mark))
         ends = re.search(r"\r\n|\n|\r", self._text)
         self._line_end = ends[0] if ends else "\n"
         self._messages = list(self._read_messages())
-        first = next(iter(self._messages), None)
-        self._header = first.fields["msgstr"] if first and self._is_header(first) else None
+        fields = self._messages[0].fields if self._messages else {}
+        has_header = "msgctxt" not in fields and "msgid" in fields and not fields["msgid"].value
+        self._header = fields.get("msgstr") if has_header else None
         self._language = self._find_in_header(r"^Language:[ \t]*(\S+)")
         if not is_same_language(self._language, config.target_language):
             raise DocmtError(
@@ -103,8 +107,7 @@ class GettextFile(UnitFile):
         self._form_count = int(forms or 0)
         self._find_markup()
         for message in self._messages:
-            if not (message is first and self._header):
-                self._add_units(message)
+            self._add_units(message)
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with messages for the changed units; if `language` is given, for all units that were read.
@@ -114,20 +117,19 @@ class GettextFile(UnitFile):
         replacements: list[Replacement] = []
         for message in self._messages:
             used = {index for index in message.targets.values() if index is not None}
-            has_text = any(message.fields[name].value for name in message.targets if name in message.fields)
+            has_text = any(map(message.get, message.targets))
             is_new = any(units[index] != self.units[index] for index in used)
             if used and self.failed.isdisjoint(used) and (is_new or (language and not has_text)):
                 replacements += self._write_message(message, units)
-        if not replacements:
-            return self._data
-        if language:
+        if language and replacements:
             replacements.insert(0, self._write_header(language))
         return self._encode(PatchedText(self._text).render((), (), replacements))
 
-    def _decode(self) -> str:
+    def _decode(self, data: bytes) -> str:
+        """Return the text, which has these bytes when it is written."""
         try:
-            text = self._data[len(self._mark) :].decode(self._charset)
-            if text.encode(self._charset) == self._data[len(self._mark) :]:
+            text = data.decode(self._charset)
+            if text.encode(self._charset) == data:
                 return text
         except (UnicodeError, LookupError) as error:
             raise DocmtError(
@@ -168,7 +170,7 @@ class GettextFile(UnitFile):
                     message = _Message()
                 if not message.fields:
                     message.line, message.start = number, message.start if message.start >= 0 else start
-                current = _Field(parts[1], start + parts.start(2), start + parts.end(2), value)
+                current = _Field(start + parts.start(2), start + parts.end(2), value)
                 message.fields[parts[1]] = current
             elif current:
                 current.value, current.end = current.value + value, start + parts.end(2)
@@ -181,10 +183,6 @@ class GettextFile(UnitFile):
             raise DocmtError(f"{self._path}, line {message.line}: a message needs msgid and msgstr. Mend it.")
         return message
 
-    def _is_header(self, message: _Message) -> bool:
-        fields = message.fields
-        return "msgstr" in fields and "msgctxt" not in fields and "msgid" in fields and not fields["msgid"].value
-
     def _find_in_header(self, pattern: str) -> str:
         match = re.search(pattern, self._header.value if self._header else "", re.MULTILINE | re.IGNORECASE)
         return match[1] if match else ""
@@ -193,8 +191,7 @@ class GettextFile(UnitFile):
         """Find the markup of each message: its own, or else that of others in the same source file."""
         known: dict[str, Markup] = {}
         for message in self._messages:
-            text = message.fields["msgid"].value if "msgid" in message.fields else ""
-            if markup := find_markup(message.comments, text):
+            if markup := find_markup(message.comments, message.get("msgid")):
                 message.markup = markup
                 known |= {path: known.get(path, markup) for path in message.paths}
         for message in self._messages:
@@ -202,31 +199,30 @@ class GettextFile(UnitFile):
 
     def _add_units(self, message: _Message) -> None:
         """Add the units of a message, or note that it is skipped."""
-        fields = message.fields
-        if "msgid" not in fields or not has_letters(fields["msgid"].value):
+        source, names = message.get("msgid"), self._target_names(message)
+        if not has_letters(source):
             return
-        empty = [name for name in self._target_names(message) if name not in fields or not fields[name].value]
-        reason = "ICU messages" if is_icu_message(fields["msgid"].value) else ""
+        empty = [name for name in names if not message.get(name)]
+        reason = "ICU messages" if is_icu_message(source) else ""
         if message.is_code:
             reason = "code"
         if not empty and not message.is_fuzzy:
             reason = "translated messages"
         if reason:
-            self.skip(reason, fields["msgid"].value)
+            self.skip(reason, source)
             return
         indices: dict[str, int | None] = {}
         for name in ("msgid", "msgid_plural"):
-            if name in fields:
+            if name in message.fields:
                 unit = self._make_unit(message, name)
                 indices[name] = self.add_unit(unit) if has_letters(unit.text) else None
-        names = self._target_names(message)
         for name in names if message.is_fuzzy else empty:
-            is_plural = "msgid_plural" in fields and (name != "msgstr[0]" or len(names) == 1)
+            is_plural = "msgid_plural" in message.fields and (name != "msgstr[0]" or len(names) == 1)
             message.targets[name] = indices["msgid_plural" if is_plural else "msgid"]
 
     def _make_unit(self, message: _Message, name: str) -> Unit:
         """Return the unit of a field."""
-        id, text = f"line {message.line}", message.fields[name].value
+        id, text = f"line {message.line}", message.get(name)
         if message.markup:
             return hide_markup(text, message.markup, id, self._protect)
         return hide_placeholders(Unit(text, id=id), protect=self._protect)
@@ -237,8 +233,7 @@ class GettextFile(UnitFile):
             UnitPair(self._make_unit(message, "msgid"), self._make_unit(message, name))
             for message in self._messages
             for name in self._target_names(message)[:1]
-            if not message.is_fuzzy
-            and all(name in message.fields and message.fields[name].value for name in ("msgid", name))
+            if not message.is_fuzzy and message.get("msgid") and message.get(name)
         ]
 
     def _target_names(self, message: _Message) -> list[str]:
@@ -258,7 +253,7 @@ class GettextFile(UnitFile):
             if index is not None:
                 unit = tidy_pieces(self.units[index], units[index])
                 text = separate_words(unit, message.markup) if message.markup else unit.render()
-            elif name in fields and fields[name].value:
+            elif message.get(name):
                 continue
             else:
                 text = source
@@ -315,7 +310,7 @@ def _add_comment(message: _Message, line: str, start: int) -> None:
     mark, message.comments = line.lstrip()[:2], f"{message.comments}{line.lstrip()}\n"
     begin = line.index("#") + 2
     if mark == "#,":
-        message.flags = message.flags or _Field(mark, start + begin, start + len(line), "")
+        message.flags = message.flags or _Field(start + begin, start + len(line), "")
         message.flags.value += "," + line[begin:]
     elif line.strip() == "#. type: verbatim":
         message.is_code = True

@@ -275,12 +275,9 @@ class OfficeFile(UnitFile):
         tag = f"<{match[1]}rPr"
         if not head.startswith(tag, match.end()):
             return f'{match[0]}{tag} lang="{language}"/>'
-        rest = head[match.end() :]
-        end = rest.index(">")
-        start, count = re.subn(r'(\slang=)("[^"]*"|\'[^\']*\')', rf'\g<1>"{language}"', rest[:end], count=1)
-        if not count:
-            start = rest[: len(tag)] + f' lang="{language}"' + rest[len(tag) : end]
-        return match[0] + start + rest[end:]
+        attribute = rf"({tag}\b[^>]*?\slang=)(\"[^\"]*\"|'[^']*')"
+        changed, count = re.subn(attribute, rf'\g<1>"{language}"', head, count=1)
+        return changed if count else head.replace(tag, f'{tag} lang="{language}"', 1)
 
     def patch_paragraph(self, part: OfficePart, paragraph: Element, language: str) -> list[Replacement]:
         """Return replacements of the format of a changed paragraph, which set its direction."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from docmt.documents.words import Span
@@ -42,8 +44,8 @@ class RunLayout:
 
         set_language: changes the head of a run.
         """
-        writer = _RunWriter(self, set_language)
         segments = list(unit.segments())
+        parts: list[tuple[str, str | Code]] = []  # each with its run; empty: between runs
         previous = ""
         opened: list[str] = []
         for number, part in enumerate(segments):
@@ -55,16 +57,26 @@ class RunLayout:
             elif isinstance(part, str) or part.id in self.inner:
                 # A pair that the projection put back encloses the others, so the outermost is the one that counts.
                 previous = opened[0] if opened else self._find_neighbor(previous, segments[number:])
-                writer.enter(previous, isinstance(part, str))
-                if isinstance(part, str):
-                    writer.builder.add_text(part)
-                else:
-                    writer.add_code(part.id, self.inner[part.id])
+                parts.append((previous, part))
             else:
-                writer.enter("", False)
-                writer.add_code("/" * (part.kind == "close") + part.id, part.content)
-        writer.enter("", False)
-        return writer.builder.finish(unit.id)
+                parts.append(("", part))
+        builder = UnitBuilder()
+        for run, inside in groupby(parts, key=itemgetter(0)):
+            if run:
+                builder.add_single("", set_language(self.heads[run]))
+            for is_text, group in groupby((part for _, part in inside), key=lambda part: isinstance(part, str)):
+                if is_text:
+                    builder.add_single("", self.text_start)
+                for part in group:
+                    if isinstance(part, str):
+                        builder.add_text(part)
+                    elif content := self.inner[part.id] if run else part.content:
+                        builder.add_single("/" * (part.kind == "close") + part.id, content)
+                if is_text:
+                    builder.add_single("", self.text_end)
+            if run:
+                builder.add_single("", self.run_end)
+        return builder.finish(unit.id)
 
     def _find_neighbor(self, previous: str, following: Iterable[str | Code]) -> str:
         """Return the run of text outside of runs: the plainer one of the runs before and after it."""
@@ -72,35 +84,6 @@ class RunLayout:
         later = (part.id for part in pairs if part.id in self.heads)
         near = [id for id in (previous, next(later, "")) if id] or list(self.heads)
         return min(near, key=lambda id: len(self.heads[id]))
-
-
-class _RunWriter:
-    """Builder of a unit whose codes are the tags of runs and texts."""
-
-    def __init__(self, layout: RunLayout, set_language: Callable[[str], str]) -> None:
-        self._layout, self._set_language = layout, set_language
-        self.builder = UnitBuilder()
-        self._run = ""
-        self._in_text = False
-
-    def add_code(self, id: str, content: str) -> None:
-        if content:
-            self.builder.add_single(id, content)
-
-    def enter(self, run: str, is_text: bool) -> None:
-        """Close what is open but not wanted, and open the run, and its text. run: empty for none."""
-        if self._in_text and not (is_text and run == self._run):
-            self.add_code("", self._layout.text_end)
-            self._in_text = False
-        if run != self._run:
-            if self._run:
-                self.add_code("", self._layout.run_end)
-            if run:
-                self.add_code("", self._set_language(self._layout.heads[run]))
-            self._run = run
-        if is_text and not self._in_text:
-            self.add_code("", self._layout.text_start)
-            self._in_text = True
 
 
 class RunBuilder:

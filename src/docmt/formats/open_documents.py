@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 from docmt.core.errors import DocmtError
 from docmt.documents.words import Span, has_letters
@@ -149,11 +150,13 @@ class _Part:
     def _walk(self, element: Element, is_master: bool) -> None:
         """Read the units in an element. is_master: whether it is in the master page of a presentation."""
         name = element.name
-        if name in ("text:tracked-changes", "table:tracked-changes") or (is_master and self._is_prompt(element)):
+        if name in ("text:tracked-changes", "table:tracked-changes"):
             return
-        if name == "text:index-body":
+        frame = element.attributes.get("presentation:class")
+        is_prompt = is_master and frame is not None and frame not in _MASTER_TEXT
+        if is_prompt or name == "text:index-body":
             for paragraph in element.iter(*_PARAGRAPHS):
-                self._document.skip("table of contents", paragraph.text())
+                self._document.skip("prompts of master pages" if is_prompt else "table of contents", paragraph.text())
             return
         if name.startswith("math:"):
             self._document.skip("formulas", element.text())
@@ -176,17 +179,9 @@ class _Part:
         for child in element.elements:
             self._walk(child, is_master)
 
-    def _is_prompt(self, element: Element) -> bool:
-        """Return whether it is a frame that no slide shows, and note that it is skipped."""
-        kind = element.attributes.get("presentation:class")
-        if kind is None or kind in _MASTER_TEXT:
-            return False
-        for paragraph in element.iter(*_PARAGRAPHS):
-            self._document.skip("prompts of master pages", paragraph.text())
-        return True
-
     def _read_cell(self, cell: Element, is_master: bool) -> None:
-        reason = _refuse_cell(cell)
+        is_text = cell.attributes.get("office:value-type", "string") == "string"
+        reason = "formulas" if "table:formula" in cell.attributes else "" if is_text else "numbers and dates"
         indices = []
         for child in cell.elements:
             if child.name not in _PARAGRAPHS:
@@ -241,26 +236,19 @@ class _InlineReader:
 
     def add(self, nodes: Sequence[Element | Text]) -> None:
         """Add nodes. Neighbours of equal format are one pair."""
-        position = 0
-        while position < len(nodes):
-            node = nodes[position]
-            position += 1
-            if isinstance(node, Text):
-                self.builder.add_text(node.value)
-                continue
-            kind, format = self._classify(node)
-            if kind in ("pair", "link"):
-                run = [node]
-                for follower in nodes[position:]:
-                    if not isinstance(follower, Element) or self._classify(follower) != (kind, format):
-                        break
-                    run.append(follower)
-                position += len(run) - 1
-                self._add_pair(run, kind, format)
-            elif kind == "plain":
-                self.add(node.children)
-            else:
-                self._add_single(node, kind)
+        for (kind, format), group in groupby(nodes, self._classify):
+            elements = []
+            for node in group:
+                if isinstance(node, Text):
+                    self.builder.add_text(node.value)
+                elif kind in ("pair", "link"):
+                    elements.append(node)
+                elif kind == "plain":
+                    self.add(node.children)
+                else:
+                    self._add_single(node, kind)
+            if elements:
+                self._add_pair(elements, kind, format)
 
     def _add_pair(self, run: Sequence[Element], kind: str, format: str) -> None:
         if kind == "pair":
@@ -289,8 +277,10 @@ class _InlineReader:
         elif kind == "code":
             self._document.skip("code", node.text())
 
-    def _classify(self, node: Element) -> tuple[str, str]:
+    def _classify(self, node: Element | Text) -> tuple[str, str]:
         """Return "pair", "link", "space", "single", "code" or "plain" (no code at all), and the format of a pair."""
+        if isinstance(node, Text):
+            return "plain", ""
         if node.name in _SPACES:
             return "space", ""
         if node.name == "text:soft-page-break" or (node.name == "text:span" and not node.children):
@@ -318,13 +308,6 @@ def _is_blank(element: Element) -> bool:
     return not text.strip(" \t\r\n") and all(child.name == "text:span" and _is_blank(child) for child in inner)
 
 
-def _refuse_cell(cell: Element) -> str:
-    """Return why the text of a cell is not translated; empty if it is."""
-    if "table:formula" in cell.attributes:
-        return "formulas"
-    return "" if cell.attributes.get("office:value-type", "string") == "string" else "numbers and dates"
-
-
 def _make_escape(prefix: str) -> Callable[[str], str]:
     """Return the function that writes text in a paragraph, where white space collapses. prefix: of its tag."""
     tags = {"\t": f"<{prefix}tab/>", "\n": f"<{prefix}line-break/>"}
@@ -344,7 +327,6 @@ class _Styles:
             for style in root.iter("style:style"):
                 key = style.attributes.get("style:family", ""), style.attributes.get("style:name", "")
                 self._styles[key] = style
-        self._formats: dict[str, str] = {}
 
     def is_code(self, family: str, name: str) -> bool:
         """Return whether a style, or one that it is derived from, is that of code."""
@@ -359,20 +341,16 @@ class _Styles:
 
     def describe(self, name: str) -> str:
         """Return a key of the look of a text style, equal for automatic styles that look the same; empty: no look."""
-        if name not in self._formats:
-            style = self._styles.get(("text", name))
-            is_automatic = style is not None and style.parent and style.parent.name == "office:automatic-styles"
-            self._formats[name] = _describe(style) if style is not None and is_automatic else name
-        return self._formats[name]
-
-
-def _describe(style: Element) -> str:
-    parts = [f"^{style.attributes['style:parent-style-name']}"] if "style:parent-style-name" in style.attributes else []
-    for element in style.iter():
-        visible = sorted(pair for pair in element.attributes.items() if not _INVISIBLE.match(pair[0]))
-        if element is not style and (visible or element.name != "style:text-properties"):
-            parts.append(f"{element.name}{visible}")
-    return "".join(parts)
+        style = self._styles.get(("text", name))
+        if not (style and style.parent and style.parent.name == "office:automatic-styles"):
+            return name
+        parent = style.attributes.get("style:parent-style-name")
+        parts = [f"^{parent}"] if parent is not None else []
+        for element in style.iter():
+            visible = sorted(pair for pair in element.attributes.items() if not _INVISIBLE.match(pair[0]))
+            if element is not style and (visible or element.name != "style:text-properties"):
+                parts.append(f"{element.name}{visible}")
+        return "".join(parts)
 
 
 def _find_prefix(file: XmlFile, name: str) -> str:
@@ -388,34 +366,23 @@ def _set_language(file: XmlFile, language: str) -> list[Replacement]:
     Default styles get it, and others that name a language. Asian and complex scripts have attributes of their own. The
     default paragraph of a language that is written from right to left gets this direction.
     """
-    code, *others = language.split("-")
+    code, *others = language.lower().split("-")
     country = next((each.upper() for each in others if len(each) == 2), "none")
-    replacements: list[Replacement] = []
-    for element in file.root.iter("style:text-properties"):
-        replacements += _set_properties(file, element, code.lower(), country)
+    script = "-asian" if code in _ASIAN else "-complex" if code in _COMPLEX or is_right_to_left(code) else ""
     style = _find_prefix(file, "style")
-    if is_right_to_left(language) and style:
-        for element in file.root.iter("style:paragraph-properties"):
-            if element.parent and element.parent.name == "style:default-style":
-                replacements.append(set_attribute(file, element, f"{style}:writing-mode", "rl-tb"))
-    return replacements + _set_meta(file, language)
-
-
-def _set_properties(file: XmlFile, element: Element, code: str, country: str) -> list[Replacement]:
-    is_default = element.parent is not None and element.parent.name == "style:default-style"
-    changes = []
-    kinds = [("fo", "")]
-    if code in _ASIAN:
-        kinds.append(("style", "-asian"))
-    elif code in _COMPLEX or is_right_to_left(code):
-        kinds.append(("style", "-complex"))
-    for name, suffix in kinds:
-        old = element.attributes.get(f"{name}:language{suffix}", "")
-        prefix = _find_prefix(file, name)
-        if prefix and (is_default or old not in _NO_LANGUAGES):
-            changes.append(set_attribute(file, element, f"{prefix}:language{suffix}", code))
-            changes.append(set_attribute(file, element, f"{prefix}:country{suffix}", country))
-    return changes
+    kinds = [("fo", _find_prefix(file, "fo"), ""), ("style", style if script else "", script)]
+    replacements = _set_meta(file, language)
+    for element in file.root.iter("style:text-properties", "style:paragraph-properties"):
+        is_default = element.parent is not None and element.parent.name == "style:default-style"
+        if element.name == "style:text-properties":
+            for name, prefix, suffix in kinds:
+                old = element.attributes.get(f"{name}:language{suffix}", "")
+                if prefix and (is_default or old not in _NO_LANGUAGES):
+                    replacements.append(set_attribute(file, element, f"{prefix}:language{suffix}", code))
+                    replacements.append(set_attribute(file, element, f"{prefix}:country{suffix}", country))
+        elif is_default and style and is_right_to_left(language):
+            replacements.append(set_attribute(file, element, f"{style}:writing-mode", "rl-tb"))
+    return replacements
 
 
 def _set_meta(file: XmlFile, language: str) -> list[Replacement]:

@@ -5,6 +5,7 @@ Layouts and masters stay, and so do fields such as slide numbers. Text that no l
 
 from __future__ import annotations
 
+from docmt.core.grouping import group_pairs
 from docmt.formats.units import ReadConfig
 from docmt.formats.workbooks import CHARTS, ChartedFile
 
@@ -37,10 +38,7 @@ class Presentation(ChartedFile):
     def read_slide(self, name: str) -> None:
         """Add the texts of a slide, then those of its parts."""
         self.read_shapes(self.open_part(name), "p:cNvPr")
-        related: dict[str, list[str]] = {}
-        for _, kind, part in self.read_relationships(name):
-            if part not in self.parts:
-                related.setdefault(kind, []).append(part)
+        related = group_pairs((kind, part) for _, kind, part in self.read_relationships(name) if part not in self.parts)
         for part in related.get("notesSlide", []):
             self.read_shapes(self.open_part(part), "p:cNvPr")
         self.read_charts(part for kind in CHARTS for part in related.get(kind, []))

@@ -184,49 +184,44 @@ def read(data: bytes, path: str, config: ReadConfig) -> SubtitleFile:
     turns: list[Sequence[_Turn | None]] = [_read_turns(text, *cue, is_vtt) or [None] for cue in cues]
     joins = _uses_punctuation([turn for turn in chain.from_iterable(turns) if turn])
     group: list[_Turn] = []
-    for turn in chain.from_iterable(turns):
+    for turn in chain(*turns, [None]):
         if group and (turn is None or not joins or not _belongs(group, turn)):
             _add_unit(file, group)
             group = []
         if turn is not None:
             group.append(turn)
-    if group:
-        _add_unit(file, group)
     return file
 
 
 def _find_cues(text: str, is_vtt: bool, skipped: list[Skipped]) -> Iterator[tuple[int, int, float, float, str]]:
     """Yield the start and end of the text of each cue (0, 0 without text), its times in seconds, and its name."""
-    lines = [match.span(1) for match in _LINE.finditer(text)]
-    timings = [
-        i for i, (start, end) in enumerate(lines) if "-->" in text[start:end] or _TWO_TIMES.match(text, start, end)
-    ]
+    lines = list(_LINE.finditer(text))
+    timings = [index for index, line in enumerate(lines) if "-->" in line[1] or _TWO_TIMES.match(line[1])]
     number = 0
-    for place, index in enumerate(timings):
-        match = _TIMING.match(text, lines[index][0], lines[index][1])
-        limit = timings[place + 1] if place + 1 < len(timings) else len(lines)
+    for index, limit in pairwise([*timings, len(lines)]):
+        match = _TIMING.match(lines[index][1])
         if match is None:
-            skipped.append(Skipped("broken cues", text[slice(*lines[index])]))
+            skipped.append(Skipped("broken cues", lines[index][1]))
             continue
         number += 1
-        name = text[slice(*lines[index - 1])].strip() if index else ""
+        name = lines[index - 1][1].strip() if index else ""
         first, last = _read_seconds(match.groups()[:4]), _read_seconds(match.groups()[4:])
-        if not is_vtt and limit < len(lines) and text[slice(*lines[limit - 1])].strip().isdigit() and limit - 1 > index:
+        if not is_vtt and limit < len(lines) and lines[limit - 1][1].strip().isdigit() and limit - 1 > index:
             limit -= 1  # the number of the next cue
-        for start, end in list(_find_paragraphs(text, lines[index + 1 : limit], is_vtt)) or [(0, 0)]:
+        for start, end in list(_find_paragraphs(lines[index + 1 : limit], is_vtt)) or [(0, 0)]:
             yield start, end, first, last, name or str(number)
     if is_vtt:
         notes = re.finditer(r"^NOTE(?=\s)(.*?)(?=(?:\r\n|\r|\n){2}|\Z)", text, re.MULTILINE | re.DOTALL)
         skipped += [Skipped("notes", match[1].strip()) for match in notes]
 
 
-def _find_paragraphs(text: str, lines: Sequence[tuple[int, int]], is_vtt: bool) -> Iterator[tuple[int, int]]:
+def _find_paragraphs(lines: Sequence[re.Match[str]], is_vtt: bool) -> Iterator[tuple[int, int]]:
     """Yield the start and end of the parts of a cue between lines without text; an empty line ends a WebVTT cue."""
-    cue = takewhile(lambda line: not is_vtt or line[0] < line[1], lines)
-    for has_text, group in groupby(cue, lambda line: bool(text[slice(*line)].strip())):
+    cue = takewhile(lambda line: not is_vtt or line[1], lines)
+    for has_text, group in groupby(cue, lambda line: bool(line[1].strip())):
         paragraph = list(group)
         if has_text:
-            yield paragraph[0][0], paragraph[-1][1]
+            yield paragraph[0].start(1), paragraph[-1].end(1)
 
 
 def _read_seconds(parts: Sequence[str | None]) -> float:

@@ -151,17 +151,14 @@ class WordDocument(ChartedFile):
     def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
         """Return the language of styles and settings, and the request to update tables of contents."""
         patches: dict[str, list[Replacement]] = {}
-        for name in self.find_parts(_STYLES_TYPE) if language else ():
+        for name in self.find_parts(_STYLES_TYPE):
+            defaults = ("w:docDefaults", "w:rPrDefault", "w:rPr", "w:lang")
+            patches[name] = _set_language(self.open_part(name).file, language, *defaults)
+        needs_update = is_changed and any(each.reason == "table of contents" for each in self.skipped)
+        for name in self.find_parts(_SETTINGS_TYPE) if language or needs_update else ():
             file = self.open_part(name).file
-            defaults = file.root.find("w:docDefaults", "w:rPrDefault", "w:rPr", "w:lang")
-            patches[name] = _set_languages(file, defaults, language)
-        has_list = any(each.reason == "table of contents" for each in self.skipped)
-        for name in self.find_parts(_SETTINGS_TYPE) if language or (has_list and is_changed) else ():
-            file = self.open_part(name).file
-            theme = file.root.find("w:themeFontLang")
-            patches[name] = _set_languages(file, theme, language) if language else []
-            if has_list and is_changed:
-                patches[name] += _request_update(file)
+            patches[name] = _set_language(file, language, "w:themeFontLang")
+            patches[name] += _request_update(file) if needs_update else []
         return patches
 
     def set_run_language(self, head: str, language: str, paragraph: Element | None) -> str:
@@ -200,8 +197,10 @@ def _language_kind(language: str) -> str:
     return "eastAsia" if primary_language(language) in ("zh", "ja", "ko") else "val"
 
 
-def _set_languages(file: XmlFile, element: Element | None, language: str) -> list[Replacement]:
-    if element is None:
+def _set_language(file: XmlFile, language: str, *names: str) -> list[Replacement]:
+    """Return the replacement that sets a language, if there is one, in the element at this path of names."""
+    element = file.root.find(*names)
+    if element is None or not language:
         return []
     prefix = element.tag.rpartition(":")[0] + ":" if ":" in element.tag else "w:"
     return [set_attribute(file, element, prefix + _language_kind(language), language)]
@@ -286,8 +285,7 @@ class _StoryReader:
     def _read_paragraph(self, paragraph: Element, equal: Sequence[int]) -> list[int]:
         if any(each.start < paragraph.start < each.end for each in self._controls):
             return []
-        outer = self._builder, self._holders, self._held
-        self._builder, self._holders, self._held = RunBuilder(paragraph.tag[:-1], keep_space=True), [], []
+        self._builder, self._holders = RunBuilder(paragraph.tag[:-1], keep_space=True), []
         form = paragraph.find("w:pPr")
         if form and form is not paragraph.elements[0]:
             form = None  # out of its place, and so a code
@@ -296,7 +294,6 @@ class _StoryReader:
         for each in self._fields:
             each.id = each.id and _ELSEWHERE
         unit, builder, holders = self._builder.finish(), self._builder, self._holders
-        self._builder, self._holders, self._held = outer
         if text := "".join(self._listed).strip():
             self._file.skipped.append(Skipped("table of contents", text))
         self._listed = []
@@ -413,14 +410,14 @@ class _StoryReader:
             closed = self._read_mark(mark) or closed
         if self._hidden:
             return
-        field = self._fields[-1] if self._fields else None
+        field, held = self._fields[-1] if self._fields else None, "".join(self._held)
         if field and not field.in_code and not field.id:
-            field.id = self._builder.open("".join(self._held))
-            self._held = []
+            field.id = self._builder.open(held)
         elif closed:
-            self._builder.close(closed, "".join(self._held))
-            self._held = []
-        self._release()
+            self._builder.close(closed, held)
+        else:
+            self._builder.add_single(held)
+        self._held = []
 
     def _read_mark(self, mark: Element) -> str:
         """Go on with the fields. Return the id of the pair that ends here, if one does."""

@@ -215,16 +215,13 @@ class Workbook(OfficeFile):
                     elif element.name.endswith("/threadedcomments}text"):
                         self.add_element_text(part, element)
             elif kind == "drawing":
-                self._read_drawing(target)
+                self.read_shapes(self.open_part(target), "xdr:cNvPr")
+                related = self.read_relationships(target)
+                self.read_drawings(part for _, each, part in related if each in CHARTS and part not in self.parts)
+                self.read_diagrams([part for _, each, part in related if each in ("diagramData", "diagramDrawing")])
             elif kind == "vmlDrawing":  # HTML within, often no XML
                 for text in _BUTTON.findall(self.package.read(target).decode("utf-8", "replace")):
                     self.skip("labels of buttons", text)
-
-    def _read_drawing(self, name: str) -> None:
-        self.read_shapes(self.open_part(name), "xdr:cNvPr")
-        related = self.read_relationships(name)
-        self.read_drawings(target for _, kind, target in related if kind in CHARTS and target not in self.parts)
-        self.read_diagrams([target for _, kind, target in related if kind in ("diagramData", "diagramDrawing")])
 
     def list_replacements(self, language: str, is_changed: bool) -> Mapping[str, Sequence[Replacement]]:
         """Return the request to compute formulas when the file is opened, as their results may hold changed texts."""

@@ -11,15 +11,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Literal
 
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.formats.bilingual_files import BilingualPair, BilingualUnit, CodeTable, Token, show_tokens, split_unit
 from docmt.formats.language_codes import format_language_tag
 from docmt.formats.placeholders import is_placeholder
 from docmt.formats.units import Code, Unit, match_codes
-from docmt.formats.xliff_files import LANGUAGES, ROOT, read_states
-from docmt.formats.xml_tree import ILLEGAL, Element, Text, XmlFile, escape_text, quote_attribute
+from docmt.formats.xliff_files import LANGUAGES, parse_xliff, read_states
+from docmt.formats.xml_tree import ILLEGAL, Element, Text, escape_text, quote_attribute
 
 _CORE = "urn:oasis:names:tc:xliff:document:2.0"
 _METADATA = "urn:oasis:names:tc:xliff:metadata:2.0"
@@ -75,13 +77,15 @@ class _InlineWriter:
         """counts: names of both languages so far, by number. codes: one of `_CODES`."""
         self._table, self._counts, self._written = table, counts, codes
         self._opened: list[tuple[int, str, bool]] = []  # number, name, whether written as pc
-        self._source_names: list[tuple[int, str]] = []  # those that are not yet in the target
-        self.names: list[tuple[int, str]] = []
-        """numbers and names of the codes of the last piece"""
+        self.names: dict[int, list[str]] = {}
+        """names of the codes of the last piece by their numbers"""
 
-    def write(self, tokens: Sequence[Token], source_names: Iterable[tuple[int, str]] = ()) -> str:
-        """Return the next piece. source_names: of its source; XLIFF 2 wants other names for all other codes."""
-        self._source_names, self.names = list(source_names), []
+    def write(self, tokens: Sequence[Token], source_names: dict[int, list[str]]) -> str:
+        """Return the next piece.
+
+        source_names: of its source; XLIFF 2 wants other names for all other codes. They are taken out when used.
+        """
+        self._source_names, self.names = source_names, {}
         closed = match_codes(tokens)
         return "".join(
             _write_text(token) if isinstance(token, str) else self._write_code(token, index in closed)
@@ -103,13 +107,11 @@ class _InlineWriter:
 
     def _find_name(self, number: int) -> str:
         """Return the name of the next code with a number."""
-        for pair in self._source_names:
-            if pair[0] == number:
-                self._source_names.remove(pair)
-                return pair[1]
+        if names := self._source_names.get(number):
+            return names.pop(0)
         self._counts[number] += 1
         name = f"c{number}" if self._counts[number] == 1 else f"c{number}-{self._counts[number]}"
-        self.names.append((number, name))
+        self.names.setdefault(number, []).append(name)
         return name
 
 
@@ -160,7 +162,8 @@ def _write_pairs(
     pairs = split_unit(unit)
     is_translated = any(pair.sentence and pair.sentence.has_translation for pair in pairs)
     rows: list[tuple[BilingualPair, str, str | None]] = []
-    for pair, (text, names) in zip(pairs, [(source.write(each.source), source.names) for each in pairs], strict=True):
+    sources = [(source.write(each.source, {}), source.names) for each in pairs]
+    for pair, (text, names) in zip(pairs, sources, strict=True):
         written = target.write(pair.target, names) if is_translated else ""
         # Without it, pairs of other segments would have no beginning or end.
         is_kept = pair.sentence is None or pair.sentence.has_translation or not _is_balanced(pair.target)
@@ -277,21 +280,6 @@ class XliffUnit:
     line: int
     pieces: list[XliffPiece] = field(default_factory=list)
 
-    @property
-    def source(self) -> list[str | Mark]:
-        """The whole source."""
-        return [token for piece in self.pieces for token in piece.source]
-
-    @property
-    def target(self) -> list[str | Mark]:
-        """The whole translation, with the source of the segments that have none."""
-        return [token for piece in self.pieces for token in piece.target]
-
-    def count_segments(self) -> tuple[int, int]:
-        """Return the number of segments, and of those without a translation."""
-        missing = [piece.is_missing for piece in self.pieces if piece.is_segment]
-        return len(missing), sum(missing)
-
 
 @dataclass(frozen=True)
 class XliffTargets:
@@ -314,11 +302,9 @@ def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTarg
     versions: of XLIFF that are read, 2 or 12. Prefixes, states, notes and the borders of segments may have changed.
     Raises DocmtError for other files.
     """
-    file = XmlFile(data, path)
-    match, core = ROOT.fullmatch(file.root.name), file.root.name.removesuffix("xliff")
-    files = [each for each in file.root.elements if each.name == f"{core}file"]
-    version = (match[1] or "1") if match else "none"
-    if version not in versions or len(files) != 1:
+    file, version = parse_xliff(data, path)
+    files = [each for each in file.root.elements if each.name == "file"]
+    if not version or version not in versions or len(files) != 1:
         name = "an XLIFF file" if "1" in versions else "an XLIFF 2 file"
         raise DocmtError(f"{path} is not {name} with one <file>. Write one with docmt extract.")
     is_old = version == "1"
@@ -327,14 +313,14 @@ def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTarg
     units: dict[str, XliffUnit] = {}
     ids: set[str] = set()
     line, position = 1, 0
-    for unit in files[0].iter(core + ("trans-unit" if is_old else "unit")):
+    for unit in files[0].iter("trans-unit" if is_old else "unit"):
         line += file.text.count("\n", position, unit.start)
         position = unit.start
         if (id := unit.attributes.get("id", "")) in ids:
             raise DocmtError(f"{path}, line {line}: unit {id} is in the file twice. Remove one of them.")
         ids.add(id)
         name = id.partition("-")[0] if is_old else id
-        units.setdefault(name, XliffUnit(line)).pieces += _read_pieces(unit, core, is_old, f"{path}, line {line}")
+        units.setdefault(name, XliffUnit(line)).pieces += _read_pieces(unit, is_old, f"{path}, line {line}")
     return XliffTargets(
         path,
         files[0].attributes.get("original", ""),
@@ -346,48 +332,43 @@ def read_xliff_targets(data: bytes, path: str, versions: str = "2") -> XliffTarg
     )
 
 
-def _read_pieces(unit: Element, core: str, is_old: bool, place: str) -> list[XliffPiece]:
+def _read_pieces(unit: Element, is_old: bool, place: str) -> list[XliffPiece]:
     """Return the pieces of a unit: one of XLIFF 1.2. The target of each is the one at its place in the order."""
-    names = (f"{core}segment", f"{core}ignorable")
-    parts = [unit] if is_old else [piece for piece in unit.elements if piece.name in names]
-    sources = [_read_inline(part.find(f"{core}source"), core, place) for part in parts]
-    targets: list[tuple[int, XliffPiece]] = []
+    parts = [unit] if is_old else [each for each in unit.elements if each.name in ("segment", "ignorable")]
+    sources = [_read_inline(part.find("source"), place) for part in parts]
+    targets: list[tuple[int, list[str | Mark], bool, bool]] = []
     for part, content in zip(parts, sources, strict=True):
-        element = part.find(f"{core}target")
-        target = _read_inline(element, core, place)
+        element = part.find("target")
+        target = _read_inline(element, place)
         states = read_states(part, *([element] if element else []))
-        is_segment, is_missing = part.name != names[1], element is None
+        is_segment, is_missing = part.name != "ignorable", element is None
         is_confirmed = any(name in states and value.fullmatch(states[name]) for name, value in _CONFIRMED.items())
         if is_segment and states.get("state", "") in _NEW_STATES and not is_confirmed:
             is_missing = is_missing or (bool(content) and (not target or _clean(target) == _clean(content)))
         order = element.attributes.get("order", "") if element else ""
         number = int(order) if re.fullmatch(r"[0-9]{1,9}", order) else len(targets) + 1
-        tokens = content if is_missing else target
-        targets.append((number, XliffPiece(content, tokens, is_segment, is_missing, is_confirmed)))
-    targets.sort(key=lambda pair: pair[0])
-    return [
-        replace(piece, source=content, is_segment=part.name != names[1])
-        for (_, piece), part, content in zip(targets, parts, sources, strict=True)
-    ]
+        targets.append((number, content if is_missing else target, is_missing, is_confirmed))
+    targets.sort(key=itemgetter(0))
+    pieces = zip(parts, sources, targets, strict=True)
+    return [XliffPiece(source, target, part.name != "ignorable", *rest) for part, source, (_, target, *rest) in pieces]
 
 
-def _read_inline(element: Element | None, core: str, place: str) -> list[str | Mark]:
+def _read_inline(element: Element | None, place: str) -> list[str | Mark]:
     """Return the text and the codes of a source or target."""
     tokens: list[str | Mark] = []
     for node in element.children if element else ():
         if isinstance(node, Text):
             tokens.append(node.value)
             continue
-        kind = node.name.removeprefix(core)
-        if kind == "cp":
+        if node.name == "cp":
             tokens.append(_read_character(node.attributes.get("hex", ""), place))
-        elif kind in _KINDS:
-            tokens.append(Mark(node.attributes.get("pos", _KINDS[kind]), _find_number(node)))
-        elif kind in ("pc", "g"):
+        elif node.name in _KINDS:
+            tokens.append(Mark(node.attributes.get("pos", _KINDS[node.name]), _find_number(node)))
+        elif node.name in ("pc", "g"):
             number = _find_number(node)
-            tokens += [Mark("open", number), *_read_inline(node, core, place), Mark("close", number)]
+            tokens += [Mark("open", number), *_read_inline(node, place), Mark("close", number)]
         else:
-            tokens += _read_inline(node, core, place)
+            tokens += _read_inline(node, place)
     return [token for token in tokens if token != ""]
 
 
@@ -400,10 +381,8 @@ def _read_character(code: str, place: str) -> str:
 
 def _find_number(element: Element) -> int:
     """Return the number of a code; 0 if docmt did not write it. Copies that tools make keep the data of the code."""
-    for attribute in ("dataRef", "dataRefStart", "copyOf", "rid", "id", "startRef"):
-        if match := _NAME.fullmatch(element.attributes.get(attribute, "")):
-            return int(match[2])
-    return 0
+    names = map(element.attributes.get, ("dataRef", "dataRefStart", "copyOf", "rid", "id", "startRef"))
+    return next((int(match[2]) for name in names if (match := _NAME.fullmatch(name or ""))), 0)
 
 
 def apply_targets(units: Sequence[Unit], targets: XliffTargets) -> tuple[list[Unit], list[str]]:
@@ -414,7 +393,8 @@ def apply_targets(units: Sequence[Unit], targets: XliffTargets) -> tuple[list[Un
     """
     names = {f"u{number}": unit for number, unit in enumerate(units, 1)}
     for name, read in targets.units.items():
-        if name not in names or _clean(read.source) != names[name].text.split():
+        source = _clean(token for piece in read.pieces for token in piece.source)
+        if name not in names or source != names[name].text.split():
             raise DocmtError(
                 f"{targets.path}, line {read.line}: unit {name} is not in the original file, or has another source"
                 " there. Merge with the file that was extracted, unchanged, and with the same --protect."
@@ -422,17 +402,16 @@ def apply_targets(units: Sequence[Unit], targets: XliffTargets) -> tuple[list[Un
     translated, warnings, untranslated = [], [], 0
     for name, unit in names.items():
         edited = targets.units.get(name)
-        segments, missing = edited.count_segments() if edited else (0, 0)
-        if edited is None or (segments and missing == segments):
+        missing = [piece.is_missing for piece in edited.pieces if piece.is_segment] if edited else []
+        if edited is None or (missing and all(missing)):
             translated.append(unit)
             untranslated += 1
             continue
         merger = _CodeMerger(unit)
-        translated.append(merger.merge(edited.target))
-        problems = list(merger.problems)
-        if missing:
-            problems.append(f"{missing} of {segments} segments have no translation and stay")
-        warnings += [f"{targets.path}, line {edited.line}: unit {name}: {problem}" for problem in problems]
+        translated.append(merger.merge([token for piece in edited.pieces for token in piece.target]))
+        if any(missing):
+            merger.problems.append(f"{sum(missing)} of {len(missing)} segments have no translation and stay")
+        warnings += [f"{targets.path}, line {edited.line}: unit {name}: {problem}" for problem in merger.problems]
     if untranslated:
         warnings.append(f"{targets.path}: units without a translation, which stay: {untranslated} of {len(units)}")
     return translated, warnings
@@ -457,10 +436,10 @@ class _CodeMerger:
         self._opened: list[int] = []
         self._length = 0
 
-    def merge(self, tokens: Iterable[str | Mark]) -> Unit:
+    def merge(self, tokens: Sequence[str | Mark]) -> Unit:
         """Return the unit."""
         parts, dropped = [], 0
-        for token in self._find_written([*tokens]):
+        for token in self._find_written(tokens):
             if isinstance(token, str):
                 parts.append(token)
                 self._length += len(token)
@@ -476,10 +455,9 @@ class _CodeMerger:
     def _find_written(self, tokens: Sequence[str | Mark]) -> Iterator[str | Mark]:
         """Yield the tokens, with the codes of placeholders that people wrote as text in place of codes."""
         present = {token.number for token in tokens if isinstance(token, Mark)}
-        written: dict[str, list[Mark]] = {}
-        for code, number in self._table.numbers.items():
-            if code.kind == "single" and number not in present and is_placeholder(text := code.content.strip()):
-                written.setdefault(text, []).append(Mark("single", number))
+        absent = [each for each in self._table.numbers.items() if each[0].kind == "single" and each[1] not in present]
+        texts = ((code.content.strip(), Mark("single", number)) for code, number in absent)
+        written = group_pairs(pair for pair in texts if is_placeholder(pair[0]))
         pattern = "|".join(map(re.escape, sorted(written, key=len, reverse=True)))
         for token in tokens:
             parts = re.split(f"({pattern})", token) if isinstance(token, str) and pattern else [token]
@@ -528,11 +506,10 @@ class _CodeMerger:
             if code.kind == "close" or present[key] > 0:
                 present[key] -= code.kind == "single"
                 continue
-            number = self._table.find(code)
             self._codes.append(replace(code, offset=self._length))
             contents.append(code.content)
             if code.kind == "open":
-                self._append_end(number)
+                self._append_end(self._table.find(code))
                 present[key] += 1
         if contents:
             self.problems.append(f"codes that the translation lacks stand at its end: {' '.join(contents)}")

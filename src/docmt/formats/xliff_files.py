@@ -20,7 +20,7 @@ from docmt.formats.placeholders import find_letters_beside, hide_placeholders, i
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, UnitPair
 from docmt.formats.xml_tree import COMMENT, Element, Text, XmlFile, escape_text, set_attribute
 
-ROOT = re.compile(r"(?:\{urn:oasis:names:tc:xliff:document:(\d)\.\d\})?xliff")
+_ROOT = re.compile(r"(?:\{urn:oasis:names:tc:xliff:document:(\d)\.\d\})?xliff")
 """Name of the root, with the version."""
 _NEW_STATES = frozenset(["new", "needs-translation", "initial"])
 _EDITED = re.compile("(?i)\\w*edited|rejected")
@@ -78,12 +78,10 @@ class XliffFile(UnitFile):
     def __init__(self, data: bytes, path: str, config: ReadConfig) -> None:
         super().__init__()
         self._data, self._protect = data, config.patterns
-        self._file = XmlFile(data, path)
-        match = ROOT.fullmatch(self._file.root.name)
-        if not match:
+        self._file, version = parse_xliff(data, path)
+        if not version:
             raise DocmtError(f"{path} is not an XLIFF file: its root is <{self._file.root.tag}>.")
-        self._core = self._file.root.name.removesuffix("xliff")
-        self._is_old = match[1] in (None, "1")
+        self._is_old = version == "1"
         self._check_languages(config)
         self._entries = list(self._read_entries())
         self._has_states = any(each.target and "state" in each.target.attributes for each in self._entries)
@@ -120,15 +118,9 @@ class XliffFile(UnitFile):
             replacements += [set_attribute(self._file, each, name, format_language_tag(language)) for each in unnamed]
         return self._file.encode(PatchedText(self._file.text).render((), (), replacements))
 
-    def _find_all(self, name: str) -> Iterator[Element]:
-        return self._file.root.iter(self._core + name)
-
-    def _get(self, element: Element, name: str) -> Element | None:
-        return element.find(self._core + name)
-
     def _language_elements(self) -> list[Element]:
         """Return the elements that name the languages."""
-        return list(self._find_all("file")) if self._is_old else [self._file.root]
+        return list(self._file.root.iter("file")) if self._is_old else [self._file.root]
 
     def _check_languages(self, config: ReadConfig) -> None:
         sides = ("source", "target"), LANGUAGES[self._is_old], (config.source_language, config.target_language)
@@ -143,16 +135,15 @@ class XliffFile(UnitFile):
                     )
 
     def _read_entries(self) -> Iterator[_Entry]:
-        name = "trans-unit" if self._is_old else "unit"
-        for unit in self._find_all(name):
+        for unit in self._file.root.iter("trans-unit" if self._is_old else "unit"):
             id = unit.attributes.get("id", "")
-            parts = [unit] if self._is_old else [each for each in unit.elements if each.name == f"{self._core}segment"]
+            parts = [unit] if self._is_old else [each for each in unit.elements if each.name == "segment"]
             for part in parts:
-                source = self._get(part, "source")
+                source = part.find("source")
                 if source is None:
                     continue
-                segmented = self._get(part, "seg-source") if self._is_old else None
-                entry = _Entry(part, segmented or source, self._get(part, "target"))
+                segmented = part.find("seg-source") if self._is_old else None
+                entry = _Entry(part, segmented or source, part.find("target"))
                 reason = self._find_reason(unit)
                 pairs = self._find_segments(entry)
                 name = id if self._is_old or len(parts) == 1 else f"{id}/{part.attributes.get('id', len(self.units))}"
@@ -166,7 +157,7 @@ class XliffFile(UnitFile):
 
     def _find_segments(self, entry: _Entry) -> list[tuple[Element, Element | None, str]]:
         """Return the segments of an entry with their targets and names."""
-        marks = self._find_marks(entry.source) if entry.source.name == f"{self._core}seg-source" else {}
+        marks = self._find_marks(entry.source) if entry.source.name == "seg-source" else {}
         if not marks:
             return [(entry.source, entry.target, "")]
         targets = self._find_marks(entry.target) if entry.target else {}
@@ -176,7 +167,7 @@ class XliffFile(UnitFile):
         """Return the outer <mrk mtype="seg"> elements in an element by their mid."""
         marks: dict[str, Element] = {}
         end = 0
-        for mark in element.iter(f"{self._core}mrk"):
+        for mark in element.iter("mrk"):
             if mark.attributes.get("mtype") == "seg" and mark.start >= end:
                 marks.setdefault(mark.attributes.get("mid", ""), mark)
                 end = mark.end
@@ -202,16 +193,15 @@ class XliffFile(UnitFile):
     def _add_unit(self, source: Element, reason: str, id: str) -> int | None:
         """Add the unit of a segment, and return its index. Return None if it is skipped."""
         unit = self._read_unit(source, id)
-        for part in source.iter(f"{self._core}sub"):
+        for part in source.iter("sub"):
             self.skip("texts within codes", "" if reason else part.text())
-        if reason:
-            self.skip(reason, source.text() if is_icu_message(source.text()) else unit.text)
+        self.skip(reason, source.text() if is_icu_message(source.text()) else unit.text)
         return None if reason or not has_letters(unit.text) else self.add_unit(unit)
 
     def _read_unit(self, element: Element, id: str = "") -> Unit:
         """Return the content of a source or target."""
         builder = UnitBuilder(hold_spaces=True)
-        _InlineReader(self._file, self._core, builder).add(element.children)
+        _InlineReader(self._file, builder).add(element.children)
         return _hide_placeholders(builder.finish(id), self._protect)
 
     def _write_entry(self, entry: _Entry, segments: Sequence[_Segment], units: Sequence[Unit]) -> list[Replacement]:
@@ -225,7 +215,7 @@ class XliffFile(UnitFile):
         content = self._render_source(entry, units)
         if entry.target:
             return [*replacements, self._fill(entry.target, content)]
-        source = self._get(entry.element, "source") or entry.source
+        source = entry.element.find("source") or entry.source
         after = max(source.end, entry.source.end)
         tag = source.tag.removesuffix("source") + "target"
         attributes = ' state="needs-review-translation"' if self._is_old and self._has_states else ""
@@ -272,6 +262,15 @@ class XliffFile(UnitFile):
         return [set_attribute(self._file, element, "state", state), *((*match.span(), "") for match in matches)]
 
 
+def parse_xliff(data: bytes, path: str) -> tuple[XmlFile, str]:
+    """Return a file whose elements of XLIFF have names without a namespace, and its version: 1, 2, or none of XLIFF."""
+    file = XmlFile(data, path)
+    match, core = _ROOT.fullmatch(file.root.name), file.root.name.removesuffix("xliff")
+    for element in file.root.iter() if match else ():
+        element.name = element.name.removeprefix(core)
+    return file, (match[1] or "1") if match else ""
+
+
 def read_states(*elements: Element, mid: str | None = None) -> dict[str, str]:
     """Return the attributes that tell the state of a segment, without prefixes.
 
@@ -294,8 +293,8 @@ def _hide_placeholders(unit: Unit, protect: Sequence[str]) -> Unit:
 class _InlineReader:
     """Reader of the content of a source."""
 
-    def __init__(self, file: XmlFile, core: str, builder: UnitBuilder) -> None:
-        self._file, self._core, self._builder = file, core, builder
+    def __init__(self, file: XmlFile, builder: UnitBuilder) -> None:
+        self._file, self._builder = file, builder
         self._numbers = count(1)
         self._opened: dict[tuple[str, str], str] = {}
         """ids of the codes that begin pairs, by the kind of element and the name that their ends share"""
@@ -309,21 +308,20 @@ class _InlineReader:
                 self._builder.add_text(node.value)
                 continue
             id = str(next(self._numbers))
-            kind = node.name.removeprefix(self._core)
             whole = self._file.text[node.start : node.end]
             is_protected = node.attributes.get("translate") == "no" or node.attributes.get("mtype") == "protected"
-            if kind in ("pc", "g", "mrk") and not node.is_empty_tag and not is_protected:
+            if node.name in ("pc", "g", "mrk") and not node.is_empty_tag and not is_protected:
                 self._builder.open(id, self._file.text[node.start : node.inner_start], can_copy=False)
                 self.add(node.children)
                 self._builder.close(id, self._file.text[node.inner_end : node.end])
-            elif partner := _find_name(node, _STARTS.get(kind, ())):
-                self._opened[_FAMILIES[kind], partner] = id
+            elif partner := _find_name(node, _STARTS.get(node.name, ())):
+                self._opened[_FAMILIES[node.name], partner] = id
                 self._builder.open(id, whole, can_copy=False)
-            elif partner := _find_name(node, _ENDS.get(kind, ())):
-                self._builder.close(self._opened.pop((_FAMILIES[kind], partner), id), whole)
-            elif kind in _SINGLE and mark:
+            elif partner := _find_name(node, _ENDS.get(node.name, ())):
+                self._builder.close(self._opened.pop((_FAMILIES[node.name], partner), id), whole)
+            elif node.name in _SINGLE and mark:
                 self._builder.close(self._opened.pop(("x", name), id), whole)
-            elif kind in _SINGLE and name in ended:
+            elif node.name in _SINGLE and name in ended:
                 self._opened["x", name] = id
                 self._builder.open(id, whole, can_copy=False)
             else:

@@ -200,15 +200,11 @@ def _read(tokens: Sequence[str | Mark], is_exact: bool = False) -> _Text:
 
 def _link_runs(source: _Text, target: _Text) -> list[list[int]]:
     """Return links of each text between two codes with the source that follows the same code."""
-    spans: dict[Mark | None, tuple[int, int]] = {}
-    for code, span in _find_runs(*source):
-        spans.setdefault(code, span)
+    spans = dict(reversed(_find_runs(*source)))  # the first of each code
     return [[*spans[code], *span] for code, span in _find_runs(*target) if code in spans]
 
 
-def _find_runs(text: str, codes: Sequence[tuple[int, Mark]]) -> Iterator[tuple[Mark | None, tuple[int, int]]]:
-    """Yield the characters between two codes, with the code before them."""
+def _find_runs(text: str, codes: Sequence[tuple[int, Mark]]) -> list[tuple[Mark | None, tuple[int, int]]]:
+    """Return the characters between two codes, with the code before them."""
     borders: list[tuple[int, Mark | None]] = [(0, None), *codes, (len(text), None)]
-    for (start, code), (end, _) in pairwise(borders):
-        if start < end:
-            yield code, (start, end)
+    return [(code, (start, end)) for (start, code), (end, _) in pairwise(borders) if start < end]

@@ -11,7 +11,7 @@ from docmt.formats.language_codes import primary_language
 from docmt.terms.word_forms import load_word_forms
 
 _DATA = read_package_yaml(__package__, "articles.yaml")
-"""Groups of words that stand before nouns, and definite articles, by language."""
+"""Groups of words that stand before nouns, endings of nouns, and definite articles, by language."""
 _VOWELS = re.compile("[aeiouàáâãäèéêëìíîïòóôõöùúûüæœ]", re.I)
 _ASPIRATED = (
     "h(?:a(?:ch|ck|ie|in|ï(?!ti)|l(?:l(?!uc|ali|ow)|o(?!g))|lte|mac|meau|mster|nch|nd|ngar|nnet|nt(?!av)|r[acdgp]|"
@@ -47,6 +47,7 @@ class Articles:
         chain = rf"(?<!\w)((?:{article}){{1,{_MOST_WORDS}}})(?:[^\W\d_]+\s+)?$"
         self._one, self._last = (re.compile(each, re.I) for each in (rf"{article}|\w+\s+", chain))
         self._forms = load_word_forms(code)
+        self._genders = [re.compile(f"^(?:{each})$", re.I | re.X) for each in _DATA["genders"].get(code, ())]
 
     def find(self, text: str) -> str:
         """Return the articles and the like that a text ends with, and an adjective after them; empty: no article."""
@@ -66,7 +67,7 @@ class Articles:
 
     def list_others(self, found: str, noun: str) -> list[str]:
         """Return what may stand before a noun in place of what `find` found; that may be among it."""
-        rows = [("", -1)]  # the words, and which of two genders they have
+        rows = [("", self._find_gender(noun))]  # the words, and which of two genders they have
         words = [match[0].strip() for match in self._one.finditer(found.replace("’", "'"))]
         for groups in reversed([self._list_kinds(word) for word in words]):
             rows = [
@@ -78,6 +79,11 @@ class Articles:
             ]
         texts = dict.fromkeys(text for text, _ in rows)
         return [text[:1].upper() + text[1:] if found[:1].isupper() else text for text in texts]
+
+    def _find_gender(self, noun: str) -> int:
+        """Return which of two genders the first word of a noun has by its ending; -1 if that does not tell."""
+        word = re.match(r"[\w-]*", noun)
+        return next((n for n, each in enumerate(self._genders) if word and each.match(word[0])), -1)
 
     def _list_kinds(self, word: str) -> list[tuple[list[str], list[str]]]:
         """Return the groups of a word, each word with what parts it from the next one."""

@@ -313,7 +313,8 @@ def _describe_source(term: Term, languages: tuple[str, str]) -> list[str]:
     """Return with what a source term is found, and hardly ever is."""
     found = ["with its brackets: move them to the note"] if _BRACKETS.search(term.source) else []
     is_verb = primary_language(languages[0]) == "en" and term.source.startswith("to ")
-    is_found = not is_verb or any(map(load_word_forms(languages[1]).begins_with_verb, term.targets))
+    forms, texts = load_word_forms(languages[1]), term.targets or term.forbidden
+    is_found = not is_verb or any(forms.begins_with_verb(text, is_expected=True) for text in texts)
     return found + ["after 'to': write it without"] * (not is_found)
 
 

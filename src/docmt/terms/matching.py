@@ -145,8 +145,8 @@ class TermMatcher:
     def _read_term(self, term: Term) -> _Phrase:
         """Return the words of a term, without the *to* of an English verb."""
         text = normalize_characters(term.source)
-        is_verb = self.source.language == "en" and text.startswith("to ")
-        is_verb = is_verb and any(map(self.target.begins_with_verb, term.targets))
+        is_verb = self.source.language == "en" and text.startswith("to ") and self.target.tells_verbs
+        is_verb = is_verb and not self.has_no_verb(term)
         text = text.removeprefix("to ") if is_verb else text
         words = _read_source(text)[1]
         return _Phrase(text, tuple(words), is_verb, len(words) != len(_read_words(text)[1]))
@@ -162,46 +162,38 @@ class TermMatcher:
         spans, words = _read_source(sentence)
         all_keys, idioms = list(map(self.source.keys, words)), self.source.find_idioms(sentence)
         fixed = {number for number, span in enumerate(spans) if overlaps(span, idioms)}
-        found = list[tuple[tuple[int, int, int, bool, bool], Term, TermMode]]()  # of each: how good, the least first
-        for number in range(len(words)):
+        found = list[tuple[tuple[int, int, int, bool, bool], Occurrence]]()  # of each: how good, the least first
+        for number, (start, _) in enumerate(spans):
             keys = all_keys[number : number + _DEEPEST]
             for order, matcher in enumerate(self._list_matchers()):
                 for phrase, term in matcher._index.find(keys):
-                    part = words[number : number + len(phrase.words)]
-                    if len(part) != len(phrase.words) or (len(part) == 1 and number in fixed):
+                    size = len(phrase.words)
+                    part = tuple(words[number : number + size])
+                    if len(part) != size or (size == 1 and number in fixed) or not self._is_term(part, phrase, term):
                         continue
-                    if not self._is_term(part, phrase, term):
-                        continue
-                    before, after = sentence[: spans[number][0]], sentence[spans[number][1] :]
+                    end = spans[number + size - 1][1]
+                    text, before, after = sentence[start:end], sentence[:start], sentence[end:]
                     is_noun = phrase.is_verb and self.source.cannot_be_verb(part[0], before)
-                    text = sentence[spans[number][0] : spans[number + len(part) - 1][1]]
-                    if not is_noun and self._has_hyphens(part, phrase, text):
-                        is_clear = _TO.search(before[-4:]) or self.source.is_verb_between(part[0], before, after)
-                        is_doubtful = phrase.is_verb != bool(is_clear)  # the same word may be in another row
-                        rank = -len(part), number, order, is_doubtful, tuple(part) != phrase.words
-                        found.append((rank, term, matcher.mode))
-        taken: set[int] = set()
-        occurrences = []
-        for (negative_size, number, *_), term, mode in sorted(found, key=itemgetter(0)):
-            size = -negative_size
-            numbers = range(number, number + size)
-            if taken.isdisjoint(numbers):
-                taken.update(numbers)
-                span = spans[number][0], spans[number + size - 1][1]
-                written = sentence[slice(*span)] if term.keep else ""
-                written = "" if written in (*term.targets, *term.forbidden) else written
-                word, around = words[number + size - 1], (sentence[: span[0]], sentence[span[1] :])
-                is_past = self.source.is_past(word) and word.casefold() != term.source.casefold()
-                is_word = " " not in sentence[slice(*span)]  # e-mailed is one
-                may_be_verb = is_word and (is_past or self.source.is_verb_between(word, *around))
-                is_verb = may_be_verb and not term.keep and self.has_no_verb(term)
-                named = tuple(words[number : number + size])
-                occurrences.append(Occurrence(term, span, named, mode, is_verb, written))
+                    if is_noun or not self._has_hyphens(part, phrase, text):
+                        continue
+                    is_word = " " not in text  # e-mailed is one
+                    is_verb = self.source.is_verb_between(part[-1] if is_word else part[0], before, after)
+                    is_doubtful = phrase.is_verb != bool(_TO.search(before[-4:]) or is_verb)  # to report, or report
+                    is_past = self.source.is_past(part[-1]) and part[-1].casefold() != term.source.casefold()
+                    is_verb = is_word and not term.keep and (is_past or is_verb) and self.has_no_verb(term)
+                    written = text if term.keep and text not in (*term.targets, *term.forbidden) else ""
+                    occurrence = Occurrence(term, (start, end), part, matcher.mode, is_verb, written)
+                    found.append(((-size, number, order, is_doubtful, part != phrase.words), occurrence))
+        occurrences = list[Occurrence]()
+        for _, each in sorted(found, key=itemgetter(0)):
+            if not overlaps(each.span, [other.span for other in occurrences]):
+                occurrences.append(each)
         return sorted(occurrences, key=lambda each: each.span)
 
     def has_no_verb(self, term: Term) -> bool:
         """Return whether no translation of a term is a verb or begins with one, as far as that is known."""
-        return self.target.tells_verbs and not any(map(self.target.begins_with_verb, term.targets))
+        is_verb, texts = term.source.startswith("to "), term.targets or term.forbidden
+        return self.target.tells_verbs and not any(self.target.begins_with_verb(text, is_verb) for text in texts)
 
     def list_infinitives(self, term: Term) -> list[str]:
         """Return the translations of a term that are infinitives, as far as that is known."""

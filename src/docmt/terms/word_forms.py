@@ -20,31 +20,6 @@ _DATA = read_package_yaml(__package__, "word_forms.yaml", typed=True)
 """Endings and words by which forms are told, by language."""
 _NOUN_FIRST = {"es", "fr", "it", "pt"}
 """Languages whose phrases begin with their noun. In others it stands before a function word, or last."""
-_BEFORE_VERBS = re.compile(
-    r"(?<![\w'’])([Pp]lease|(?<!Class )(?<!Part )(?<!Type )(?<!Title )(?<!Chapter )(?<!Annex )I|[Ww]e|[Tt]hey"
-    r"|[Hh]e|[Ss]he|[Ww]ho|(?:^|[.:;?!,(]\s|\b(?i:if|that|when|and|but|or|as)\s)(?:[Yy]ou|[Ii]t)"
-    r"|(?:must|should|would|could|can|might|will|shall)(?: not| never)?|cannot|(?i:do|did|does) (?:not|never)"
-    r"|(?i:do|does|did|ca|wo|could|would|should|must)n['’]t|(?i:let us|let['’]s)|\w+['’](?:d|ll)"
-    r"|(?i:do|does|did|will|would|can|could|should|must) (?:it|he|she|they|we|you|I|(?:the|our|your|their) \w+)"
-    r"|(?:want|wants|wanted|need|needs|needed|have|has|had|order|able|wish|plan|try) to)\s{1,9}$"
-)
-"""English words that a verb follows, and no noun."""
-_THIRD_PERSON = re.compile(
-    r"\b(?:he|she|it|who|this|(?:no|every|any|some)(?:thing|one|body)|(that|which))\s{1,9}$", re.I
-)
-"""English words after which a verb may have an s; in the group: if an object follows."""
-_BEFORE_NOUNS = re.compile(
-    r"(?<![\w'’])(the|an?|this|that|these|those|our|their|its|his|her|your|my|no|of)\s{1,9}$", re.I
-)
-"""English words after which no verb stands."""
-_OBJECT = re.compile(r"\s{1,9}(the|an?|our|their|its|his|her|your|my|this|these|those|it|them|us|him|all|every)\b")
-"""English words that hardly ever follow a noun."""
-_BEFORE_OBJECTS = re.compile(r"(?<![\w'’])([Tt]o|(?!this)[A-Za-z]{3,}[^\Wsu]s)\s{1,9}$")
-"""The word before an infinitive, or before a noun, and plurals: before a verb if an object follows."""
-_PRONOUN = re.compile(r"\s{1,9}(?:them|(?:it|them)sel(?:f|ves)|us|him|me|it(?=\s*(?:[.,;:!?)]|$)))(?![\w'’])")
-"""English words that follow a verb, and no noun."""
-_BE = re.compile(r"(?:(?<![\w'’])(?:am|is|are|was|were|be|been)|['’](?:re|m|s))(?: not)?\s{1,9}$")
-"""Forms of an English verb after which others end in ing."""
 _REFLEXIVE = re.compile(r"^(?:se\s|s['’]|sich\s)")
 """What may stand before an infinitive."""
 _BEFORE = 30
@@ -79,6 +54,8 @@ class WordForms:
         self._rows = {name: table[self.language] for name, table in _DATA.items() if self.language in table}
         self._function_words = frozenset(self._rows.get("function_words", "").split())
         self._idioms = re.compile(rf"\b(?:{'|'.join(self._rows.get('idioms', ['(?!)']))})\b", re.I)
+        signs = self._rows.get("verb_signs", {})
+        self._signs = {name: re.compile(pattern, re.VERBOSE) for name, pattern in signs.items()}
         self.lemma = lru_cache(maxsize=1 << 16)(self._find_lemma)
         self.is_known = lru_cache(maxsize=1 << 16)(self._is_known)
         self.regular_plural = lru_cache(maxsize=1 << 16)(self._find_regular_plural)
@@ -234,10 +211,15 @@ class WordForms:
         unclear = self._rows["verbs"][2] if self.tells_verbs else ""
         return self.may_be_verb(word) and (word.casefold() == self.lemma(word) or not re.search(unclear, word))
 
-    def begins_with_verb(self, text: str) -> bool:
-        """Return whether a text begins with a verb, or with *se* and the like and a verb, as far as that is known."""
+    def begins_with_verb(self, text: str, is_expected: bool = False) -> bool:
+        """Return whether a text begins with a verb, or with *se* and the like and a verb, as far as that is known.
+
+        is_expected: a word that the table does not have is one if it ends like one, as *appairer*.
+        """
         text = _REFLEXIVE.sub("", text)
-        return any(self.is_verb(text[slice(*span)]) for span in find_words(text)[:1])
+        word = "".join(text[slice(*span)] for span in find_words(text)[:1])
+        is_new = is_expected and self.tells_verbs and not self.is_known(word)
+        return self.is_verb(word) or (is_new and re.search(self._rows["verbs"][1], word) is not None)
 
     def may_be_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb for the table; it may be one of a noun as well: *votes*."""
@@ -261,18 +243,21 @@ class WordForms:
 
     def is_verb_between(self, word: str, before: str, after: str) -> bool:
         """Return whether an English word that may be a noun is a verb in a sentence: *report* in *We report it*."""
-        start, has_s = before[-_BEFORE:], word.casefold() != self.lemma(word)
-        person = _THIRD_PERSON.search(start) if has_s else None
-        if self.language != "en" or (_BEFORE_NOUNS.search(start) and not person):
+        if not self._signs:
             return False
-        has_object = _OBJECT.match(after)
+        start, has_s = before[-_BEFORE:], word.casefold() != self.lemma(word)
+        person = self._signs["before_third_person"].search(start) if has_s else None
+        if self._signs["before_noun"].search(start) and not person:
+            return False
+        has_object = self._signs["object"].match(after) is not None
         if word.casefold().endswith("ing"):  # is meeting the members
-            return bool(_BE.search(start) and has_object)
+            return has_object and self._signs["be"].search(start) is not None
         if has_s:
-            is_expected = person is not None and bool(person[1] is None or has_object)
+            is_expected = person is not None and (person[1] is None or has_object)
         else:
-            is_expected = bool(_BEFORE_VERBS.search(start) or (has_object and _BEFORE_OBJECTS.search(start)))
-        return (is_expected or _PRONOUN.match(after) is not None) and self._can_be_verb(word)
+            before_verb = self._signs["before_verb"].search(start)
+            is_expected = bool(before_verb or (has_object and self._signs["before_verb_with_object"].search(start)))
+        return (is_expected or self._signs["pronoun"].match(after) is not None) and self._can_be_verb(word)
 
     def find_idioms(self, sentence: str) -> list[Span]:
         """Return where phrases stand in which no word is a term for itself: *in order to*."""
@@ -280,8 +265,10 @@ class WordForms:
 
     def cannot_be_verb(self, word: str, before: str) -> bool:
         """Return whether an English word is no verb for what stands before it, its ending (*reading*) or its forms."""
-        is_noun = _BEFORE_NOUNS.search(before[-_BEFORE:]) is not None or word.casefold().endswith("ing")
-        return self.language == "en" and (is_noun or (self.has_table and not self._can_be_verb(word)))
+        if not self._signs:
+            return False
+        is_noun = word.casefold().endswith("ing") or self._signs["before_noun"].search(before[-_BEFORE:]) is not None
+        return is_noun or (self.has_table and not self._can_be_verb(word))
 
     def conjugate(self, verb: str, model: str) -> str:
         """Return the form of an infinitive that another verb has, or an empty text: *signalé*, as *notifié*."""
@@ -312,6 +299,8 @@ class WordForms:
         folded = word.casefold()
         singular = folded[:-1] if folded.endswith("es") else folded
         bases = [self.lemma(word), *[singular[:-1]] * (self.infinitive(singular[:-1]) != "")]
+        if not self.is_known(word) and re.search(self._rows.get("feminine_endings", "(?!)"), folded):
+            return True  # fauteuses
         return singular.endswith("e") and any(base != singular and self.feminine(base) == singular for base in bases)
 
     def is_feminine_adjective(self, word: str) -> bool:
@@ -325,7 +314,8 @@ class WordForms:
 
     def may_be_verb_before(self, word: str, after: str) -> bool:
         """Return whether an English word may be a verb in a sentence because of what follows: *reports the loss*."""
-        return self.language == "en" and _OBJECT.match(after) is not None and self._can_be_verb(word)
+        has_object = bool(self._signs) and self._signs["object"].match(after) is not None
+        return has_object and self._can_be_verb(word)
 
     def _can_be_verb(self, word: str) -> bool:
         """Return whether an English word has the forms of a verb."""
