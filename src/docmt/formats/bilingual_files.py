@@ -13,10 +13,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
 from importlib import resources
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import groupby, pairwise
 from string import Template
 
 from docmt.documents.words import Span
@@ -104,9 +103,7 @@ def _cut_tokens(unit: Unit, spans: Iterable[Span]) -> list[list[Token]]:
     """Return the text and codes before, in, between and after the spans: 2n + 1 lists for n spans."""
     borders = [0, *(border for span in spans for border in span), len(unit.text)]
     pieces: list[list[Token]] = [[] for _ in borders[1:]]
-    by_offset: dict[int, list[Code]] = {}
-    for code in unit.codes:
-        by_offset.setdefault(code.offset, []).append(code)
+    by_offset = {offset: list(codes) for offset, codes in groupby(unit.codes, lambda code: code.offset)}
     stops = sorted({*borders, *by_offset})
     for number, stop in enumerate(stops):
         left = bisect_left(borders, stop, 1) - 1
@@ -186,11 +183,12 @@ def write_page(units: Sequence[BilingualUnit], title: str, source_language: str,
         target = _write_column("t", count, [(pair, pair.target) for pair in pairs])
         count += sum(pair.sentence is not None for pair in pairs)
         rows.append(f'<div class="unit"><p {sides[0]}>{source}</p><p {sides[1]}>{target}</p></div>')
-    return Template(_read_page()).substitute(
+    page = resources.files("docmt.formats").joinpath("bilingual_page.html").read_text(encoding="utf-8")
+    return Template(page).substitute(
         language=format_language_tag(target_language),
         direction=text_direction(target_language),
-        style=_hash("style"),
-        script=_hash("script"),
+        style=_hash(page, "style"),
+        script=_hash(page, "script"),
         title=_escape(title),
         rows="\n".join(rows),
     )
@@ -213,14 +211,9 @@ def _escape(text: str) -> str:
     return html.escape(text.replace("\0", "\ufffd").encode("utf-8", "replace").decode())
 
 
-@cache
-def _read_page() -> str:
-    return resources.files("docmt.formats").joinpath("bilingual_page.html").read_text(encoding="utf-8")
-
-
-def _hash(name: str) -> str:
+def _hash(page: str, name: str) -> str:
     """Return the hash of the contents of the only element with this name in the page."""
-    _, content, _ = re.split(f"</?{name}>", _read_page())
+    _, content, _ = re.split(f"</?{name}>", page)
     return "sha256-" + base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import yaml
 
 from docmt.core.errors import DocmtError
+from docmt.formats.patched_text import PatchedText
 from docmt.formats.string_files import MARK, NamedString, name_marks
 
 _NO_STRINGS = frozenset(("", "~", "null", "true", "false"))
@@ -36,7 +37,7 @@ class FrontString(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """A string or a key, without its path."""
+    """A string or a key, without its path and the line break at its end."""
 
     start: int
     end: int
@@ -59,12 +60,8 @@ def find_front_strings(text: str, path: str) -> list[FrontString]:
         else:
             yaml.compose(body, Loader=yaml.BaseLoader)
         tokens = list(_scan_toml(body) if is_toml else _scan_yaml(body))
-        parts, position = [], 0
-        for number, token in enumerate(tokens):
-            line_end = "\n" if body[token.end - 1] == "\n" else ""
-            parts += [body[position : token.start], f'"{MARK}{number}"{line_end}']
-            position = token.end
-        marked = "".join([*parts, body[position:]])
+        marks = [(token.start, token.end, f'"{MARK}{number}"') for number, token in enumerate(tokens)]
+        marked = PatchedText(body).render((), (), marks)
         tree = tomllib.loads(marked) if is_toml else yaml.load(marked, yaml.BaseLoader)
     except (yaml.YAMLError, tomllib.TOMLDecodeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
@@ -90,7 +87,7 @@ def _scan_yaml(text: str) -> Iterator[_Token]:
             elif token.style or token.value.lower() not in _NO_STRINGS:
                 write = partial(_write_yaml, style=token.style or "", is_inline=depth > 0)
                 strings.append(FrontString(NamedString((), start, end, ()), token.value, write))
-            yield _Token(start, end, token.value, strings)
+            yield _Token(start, end - (text[end - 1] == "\n"), token.value, strings)
 
 
 def _find_paragraphs(text: str, start: int, end: int, style: str) -> Iterator[FrontString]:

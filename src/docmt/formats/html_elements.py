@@ -1,6 +1,6 @@
 """Elements of HTML and XML: their tokens, where they end, and which of them end a unit.
 
-Tables and rules follow the HTML standard (https://html.spec.whatwg.org/multipage/).
+Rules follow the HTML standard (https://html.spec.whatwg.org/multipage/). Its names are in html_names.yaml.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from html import unescape
 from typing import Literal, NamedTuple
 
+from docmt.core.settings import read_package_yaml
 from docmt.formats.patched_text import Replacement
 from docmt.formats.units import TagRules
 
@@ -20,40 +21,24 @@ def list_names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-VOID = list_names("area base br col embed hr img input keygen link meta param source track wbr")
-_CONTROLS = list_names(
-    "button datalist input label legend meter optgroup option output progress select summary textarea"
-)
-BLOCKS = _CONTROLS | list_names(
-    "address article aside blockquote body caption center col colgroup dd details dialog dir div dl dt fieldset "
-    "figcaption figure footer form frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html li listing main menu nav "
-    "noframes noscript ol p pre search section table tbody td tfoot th thead title tr ul xmp"
-)
-READINGS = list_names("rp rt rtc")
-"""What stands above the base of a ruby."""
-EMBEDDED = READINGS | list_names("audio canvas iframe map math noembed object picture svg video")
+def read_table(section: str) -> dict[str, str]:
+    """Return the value of each name in a section of html_names.yaml."""
+    return {name: value for names, value in _TABLES[section].items() for name in names.split()}
+
+
+_TABLES = read_package_yaml(__package__, "html_names.yaml")
+_NAMES = {kind: list_names(names) for kind, names in read_table("names").items()}
+VOID, READINGS, CAN_COPY = _NAMES["void"], _NAMES["readings"], _NAMES["can_copy"]
+BLOCKS = _NAMES["controls"] | _NAMES["blocks"]
+EMBEDDED = READINGS | _NAMES["embedded"]
 """Elements that are one code with all that they hold."""
-CAN_COPY = list_names(
-    "abbr acronym b bdi bdo big cite del dfn em font i ins mark nobr s small span strike strong sub sup tt u"
-)
-"""Pairs that may enclose several passages. Others are one thing: a link, a <q> with its marks, an element of XML."""
-_INLINE = CAN_COPY | EMBEDDED | VOID | list_names("a area code data kbd q rb rtc ruby samp slot time var")
+_INLINE = CAN_COPY | EMBEDDED | VOID | _NAMES["inline"]
 """Elements of running text in HTML. Others, such as custom ones, are so where they stand beside words."""
 _XML_PREFIX = "{}"
 """Of names of XML, which mean nothing in HTML."""
 _SPEAKS = re.compile(r"\w|[.,:;!?…()]")
 """Text that makes its neighbours parts of a sentence; white space and separators do not."""
-_IMPLIED_ENDS = {
-    "li": list_names("li"),
-    **dict.fromkeys(("dt", "dd"), list_names("dt dd")),
-    **dict.fromkeys(("td", "th"), list_names("td th")),
-    "tr": list_names("tr td th"),
-    **dict.fromkeys(("tbody", "tfoot", "thead"), list_names("tbody tfoot thead tr td th")),
-    "option": list_names("option"),
-    "optgroup": list_names("option optgroup"),
-    "body": list_names("head"),
-}
-"""Open elements that the start of an element closes. Every block but a control closes a paragraph."""
+_IMPLIED_ENDS = {name: list_names(closed) for name, closed in read_table("implied_ends").items()}
 
 
 class Token(NamedTuple):
@@ -97,7 +82,7 @@ def find_ends(tokens: Sequence[Token]) -> list[int]:
 
 def _closes(name: str, opened: str) -> bool:
     """Return whether the start of an element closes an open one."""
-    return opened in _IMPLIED_ENDS.get(name, ()) or (opened == "p" and name in BLOCKS - _CONTROLS)
+    return opened in _IMPLIED_ENDS.get(name, ()) or (opened == "p" and name in _NAMES["blocks"])
 
 
 def find_borders(tokens: Sequence[Token], ends: Sequence[int], tags: TagRules | None) -> set[int]:
@@ -140,16 +125,8 @@ def find_borders(tokens: Sequence[Token], ends: Sequence[int], tags: TagRules | 
     return borders
 
 
-_ATTRIBUTES = list_names("alt aria-description aria-label aria-roledescription aria-valuetext placeholder title")
-_ELEMENT_ATTRIBUTES = list_names("th@abbr option@label optgroup@label track@label table@summary")
-_METAS = list_names(
-    "description keywords title og:title og:description og:image:alt twitter:title twitter:description "
-    "twitter:image:alt dc.title dc.description dcterms.title dcterms.description abstract headline name"
-)
-_KEPT_METAS = {
-    **dict.fromkeys(("og:site_name", "application-name", "apple-mobile-web-app-title"), "names of sites"),
-    **dict.fromkeys(("author", "creator", "publisher"), "authors"),
-}
+_ATTRIBUTES, _ELEMENT_ATTRIBUTES = _NAMES["attributes"], _NAMES["element_attributes"]
+_KEPT_METAS = read_table("kept_metas")
 _META_NAMES = ("name", "property", "itemprop")
 _TEXT_FIELDS = list_names("text search")
 _PROSE = re.compile(r"[^\W\d_](?=[^\n{}<>=;|]*[^\W_][,:]? [^\W_])[^{}<>=;|]*")
@@ -165,7 +142,7 @@ _VALUE = rf"""(?:"(?:{_TEMPLATE}|[^"])*+"|'(?:{_TEMPLATE}|[^'])*+'|(?!["'])(?:{_
 _ATTRIBUTE = rf"(?:{_TEMPLATE}|([^\s/>](?:(?!\{{[{{%\#]|<[%?])[^\s/>=])*+)(?:\s*=\s*({_VALUE}))?)"
 """Of HTML, where tags of templates may stand in values and between attributes."""
 _ATTRIBUTE_OF_TAG = re.compile(_ATTRIBUTE)
-TAG_NAME = re.compile(f"<{_NAME_REST}")
+_TAG_NAME = re.compile(f"<{_NAME_REST}")
 
 
 def convert_text(text: str, convert: Callable[[str], str], page: Collection[str] = ()) -> str:
@@ -208,13 +185,15 @@ class TagAttribute(NamedTuple):
 
 
 class Attributes(dict[str, TagAttribute]):
-    """The attributes of a start tag by name, the first one of each name."""
+    """The attributes of a start tag by name, the first one of each name. start: where they begin in the text."""
 
     def __init__(self, tag: str, start: int) -> None:
         """start: where the tag begins in its text."""
         super().__init__()
-        name = TAG_NAME.match(tag)
-        for match in _ATTRIBUTE_OF_TAG.finditer(tag, name.end() if name else 0):
+        name = _TAG_NAME.match(tag)
+        begin = name.end() if name else 0
+        self.start = start + begin
+        for match in _ATTRIBUTE_OF_TAG.finditer(tag, begin):
             raw = match[2] or ""
             quote = raw[:1] if raw[:1] in ('"', "'") else ""
             first, last = (match.start(2), match.end(2)) if match[2] else (match.end(), match.end())
@@ -231,13 +210,12 @@ class Attributes(dict[str, TagAttribute]):
 
     def find_language(self) -> str:
         """Return the code of the language that the element names, or an empty string."""
-        attribute = self.get("lang") or self.get("xml:lang")
-        return attribute.value if attribute else ""
+        return next((self[name].value for name in ("lang", "xml:lang") if name in self), "")
 
     def is_translated(self, tag: str, name: str) -> bool:
         """Return whether the attribute of this name is translated. tag: name of the element."""
         if tag == "meta":
-            return name == "content" and not _METAS.isdisjoint(self._find_values(*_META_NAMES))
+            return name == "content" and not _NAMES["metas"].isdisjoint(self._find_values(*_META_NAMES))
         if tag == "input" and name == "value":
             return self._find_values("type") in (["submit"], ["button"], ["reset"])
         return (name in _ATTRIBUTES and tag not in ("link", "style")) or f"{tag}@{name}" in _ELEMENT_ATTRIBUTES
@@ -255,10 +233,8 @@ class Attributes(dict[str, TagAttribute]):
         return [self[name].value.strip().lower() for name in names if name in self]
 
 
-_RAW = frozenset(["iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp"])
-"""Elements that hold characters only."""
 _FOREIGN = ("math", "svg")
-_HAS_TEXT = _RAW - {"script", "style"}
+_HAS_TEXT = _NAMES["raw"] - {"script", "style"}
 _MARKUP = re.compile(
     r"""
     (?P<hidden><!--(?:-?>|.*?--!?>|.*\Z) | <%(?:(?!<%).)*?%> | <\?(?:php\b|=).*?(?:\?>|\Z)
@@ -310,7 +286,7 @@ def tokenize(text: str, is_html: bool = True) -> Iterator[Token]:
 
 def _find_raw_end(text: str, start: int, end: int, name: str) -> int:
     """Return the end of what follows a start tag and is no markup; the end of the tag if all of it is."""
-    if name in _RAW:
+    if name in _NAMES["raw"]:
         match = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, end)
         return match.start() if match else len(text)
     if name not in _FOREIGN:

@@ -10,7 +10,7 @@ from functools import partial
 from html import escape
 
 from docmt.core.errors import DocmtError
-from docmt.formats.html_elements import Token, convert_text, find_templates, tokenize
+from docmt.formats.html_elements import Token, convert_text, find_templates, read_table, tokenize
 from docmt.formats.html_units import MarkupFile
 from docmt.formats.patched_text import find_mark
 from docmt.formats.units import ReadConfig
@@ -21,17 +21,7 @@ _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _CHARSET = re.compile(rb"<meta\s[^>]*?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
 _XML_ENCODING = re.compile(rb"^\s*<\?xml\s[^>]*?encoding\s*=\s*[\"']([\w.:-]+)")
 _LABEL = re.compile(r"(utf-?8|iso-?8859-\d+|windows-\d+|cp\d+|koi8-[ru]|euc-(jp|kr)|gb18030|big5|iso-2022-jp|mac\w+)\Z")
-_ENCODINGS = {
-    **dict.fromkeys(("iso-8859-1", "iso8859-1", "latin1", "latin-1", "ascii", "us-ascii"), "cp1252"),
-    **dict.fromkeys(("iso-8859-9", "latin5"), "cp1254"),
-    **dict.fromkeys(("gb2312", "gbk", "x-gbk", "gb_2312-80"), "gb18030"),
-    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "x-sjis", "windows-31j"), "cp932"),
-    **dict.fromkeys(("tis-620", "iso-8859-11"), "cp874"),
-    **dict.fromkeys(("utf-16", "utf-16le", "utf-16be", "unicode"), "utf-8"),  # as the label itself is readable
-    **dict.fromkeys(("euc-kr", "ks_c_5601-1987"), "cp949"),
-    "big5": "big5hkscs",
-}
-"""Codecs of labels that browsers read otherwise than Python (https://encoding.spec.whatwg.org/#names-and-labels)."""
+_CODECS = read_table("codecs")
 _XHTML = "{http://www.w3.org/1999/xhtml}"
 _XML_FOREIGN = {"{http://www.w3.org/2000/svg}svg": "svg", "{http://www.w3.org/1998/Math/MathML}math": "math"}
 
@@ -73,7 +63,7 @@ def _find_encoding(data: bytes, path: str) -> tuple[bytes, str]:
     head = _COMMENT.sub(b"", data[:_HEAD_SIZE])
     match = _CHARSET.search(head) or _XML_ENCODING.match(head)
     label = match[1].decode("latin-1").lower() if match else "utf-8"
-    encoding = _ENCODINGS.get(label, label)
+    encoding = _CODECS.get(label, label)
     with suppress(LookupError):
         if _LABEL.match(encoding):
             return b"", codecs.lookup(encoding).name
@@ -85,14 +75,13 @@ def _replace_controls(error: UnicodeError) -> tuple[str | bytes, int]:
 
     Characters that a charset cannot hold become references.
     """
-    if isinstance(error, UnicodeDecodeError) and error.encoding.startswith(("cp125", "windows-125", "charmap")):
+    is_windows = getattr(error, "encoding", "").startswith(("cp125", "windows-125", "charmap"))
+    if isinstance(error, UnicodeDecodeError) and is_windows:
         return chr(error.object[error.start]), error.start + 1
-    if isinstance(error, UnicodeEncodeError) and error.encoding.startswith(("cp125", "windows-125", "charmap")):
-        character = error.object[error.start]
-        if "\x80" <= character <= "\x9f":
-            return character.encode("latin-1"), error.start + 1
     if isinstance(error, UnicodeEncodeError):
-        return codecs.xmlcharrefreplace_errors(error)
+        character = error.object[error.start]
+        is_control = is_windows and "\x80" <= character <= "\x9f"
+        return (character.encode("latin-1"), error.start + 1) if is_control else codecs.xmlcharrefreplace_errors(error)
     raise error
 
 

@@ -7,7 +7,6 @@ HTML, XHTML and pieces of XML hand over their markup as tokens. Rules follow the
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from html import unescape
@@ -15,13 +14,12 @@ from itertools import accumulate, pairwise, permutations
 from typing import Literal, NamedTuple
 
 from docmt.documents.columns import TAG_SIGN, find_template_tags
-from docmt.documents.words import has_letters, has_words, strip_span
+from docmt.documents.words import Span, has_letters, has_words, strip_span
 from docmt.formats.html_elements import (
     BLOCKS,
     CAN_COPY,
     EMBEDDED,
     READINGS,
-    TAG_NAME,
     VOID,
     Attributes,
     TagAttribute,
@@ -31,19 +29,15 @@ from docmt.formats.html_elements import (
     find_ends,
     find_templates,
     list_names,
+    read_table,
     unescape_text,
 )
 from docmt.formats.language_codes import primary_language, text_direction
-from docmt.formats.patched_text import PatchedText, Replacement, Span
+from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import tidy_pieces
-from docmt.formats.units import BULLET, ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line
+from docmt.formats.units import BULLET, ReadConfig, TagRules, Unit, UnitBuilder, UnitFile, is_last_line, match_tags
 
-_SKIPPED = {
-    **dict.fromkeys(("code", "kbd", "listing", "pre", "samp", "var", "xmp"), "code"),
-    **dict.fromkeys(("script", "style"), ""),
-    **dict.fromkeys(("noframes", "template"), "templates and texts for old browsers"),
-    "textarea": "text fields",
-}
+_SKIPPED = read_table("skipped")
 """Elements that are not translated, and what they are called in `Skipped`; "" for what readers do not see."""
 _NOTE_MARKS = list_names("a sup")
 """Elements that are one code where they have no letters and follow a word at once: 1, [2], *."""
@@ -78,10 +72,13 @@ _MAX_DEPTH = 50
 """Open elements around one that is not translated where parts of it may be."""
 
 
+_Kind = Literal["text", "open", "close", "single", "break", "hidden"]
+
+
 class _Item(NamedTuple):
     """A piece of running text."""
 
-    kind: Literal["text", "open", "close", "single", "break", "hidden"]
+    kind: _Kind
     start: int
     end: int
     name: str = ""
@@ -153,9 +150,8 @@ class MarkupFile(UnitFile):
             if old in ("ltr", "rtl") or (token.name == "html" and not old and direction == "rtl"):
                 values["dir"] = direction
             added = [f' {tag}="{value}"' for tag, value in values.items() if tag not in attributes]
-            match = TAG_NAME.match(self._text, token.start)
-            if match and added:
-                yield match.end(), match.end(), "".join(added)
+            if added:
+                yield attributes.start, attributes.start, "".join(added)
             for tag, value in values.items():
                 if tag in attributes and attributes[tag].value.lower() != value.lower():
                     yield attributes[tag].set_value(value)
@@ -217,8 +213,7 @@ class MarkupFile(UnitFile):
             yield _Item(tag, token.start + start, token.start + end, name, can_copy=False)
             position = end
         value = self._decode(raw[position:]) if position else token.value
-        kind: Literal["text", "hidden"] = "text" if token.kind == "text" else "hidden"
-        yield _Item(kind, token.start + position, token.end, value=value)
+        yield _Item("text" if token.kind == "text" else "hidden", token.start + position, token.end, value=value)
 
     @property
     def _reason(self) -> str | None:
@@ -293,12 +288,9 @@ class MarkupFile(UnitFile):
         if is_block or token.name == "meta":
             self._flush()
             return
-        if token.name == "br":
-            self._items.append(_Item("break", token.start, token.end, has_patches=has_patches))
-            return
         is_single = token.is_empty or token.name in VOID
         can_copy = token.name in CAN_COPY - {"sub", "sup"} and "id" not in attributes
-        kind: Literal["single", "open"] = "single" if is_single else "open"
+        kind: _Kind = "break" if token.name == "br" else "single" if is_single else "open"
         self._items.append(_Item(kind, token.start, token.end, token.name, can_copy=can_copy, has_patches=has_patches))
 
     def _end(self, index: int) -> None:
@@ -312,8 +304,7 @@ class MarkupFile(UnitFile):
         if is_block or self._reason != old:
             self._flush()
         elif self._reason is None:
-            kind: Literal["hidden", "close"] = "hidden" if token.name in VOID else "close"
-            self._items.append(_Item(kind, token.start, token.end, token.name))
+            self._items.append(_Item("hidden" if token.name in VOID else "close", token.start, token.end, token.name))
 
     def _close(self, index: int) -> None:
         """Close the elements that end before a token."""
@@ -391,7 +382,8 @@ class MarkupFile(UnitFile):
             for item in items:
                 self.skip(item.reason, item.value)
             return
-        partners = _match_pairs(items)
+        ends = match_tags([(item.kind, item.name) for item in items])
+        partners = ends | {end: start for start, end in ends.items()}
         shown = (index for index, item in enumerate(items) if item.kind == "single" or item.value.strip(_SPACES))
         inner = {*partners, *shown}
         first, last = min(inner), max(inner)
@@ -433,23 +425,6 @@ class MarkupFile(UnitFile):
             else:
                 builder.close(id, content)
         return builder.finish(), nested
-
-
-def _match_pairs(items: Sequence[_Item]) -> dict[int, int]:
-    """Return the index of the other tag of each pair. Tags that overlap or have no other tag are left out."""
-    partners: dict[int, int] = {}
-    opened: list[int] = []
-    counts: Counter[str] = Counter()
-    for index, item in enumerate(items):
-        if item.kind == "open":
-            opened.append(index)
-            counts[item.name] += 1
-        elif item.kind == "close" and counts[item.name]:
-            while items[other := opened.pop()].name != item.name:
-                counts[items[other].name] -= 1
-            counts[item.name] -= 1
-            partners[other], partners[index] = index, other
-    return partners
 
 
 def _part_words(items: Sequence[_Item]) -> tuple[list[_Item], list[int]]:
@@ -525,8 +500,8 @@ def _cut_lines(items: Sequence[_Item]) -> Iterator[int]:
 
 def _cut_links(items: Sequence[_Item]) -> Iterator[int]:
     """Yield the borders of links of a menu: links without words between them, and perhaps one item after them."""
-    pairs = sorted(_match_pairs(items).items())
-    links = [(start, end) for start, end in pairs if start < end and items[start].name == "a"]
+    pairs = sorted(match_tags([(item.kind, item.name) for item in items]).items())
+    links = [(start, end) for start, end in pairs if items[start].name == "a"]
     if len(links) < 2:
         return
     borders = [(-1, -1), *links, (len(items), len(items))]

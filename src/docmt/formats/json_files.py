@@ -12,9 +12,9 @@ from itertools import accumulate, count
 
 from docmt.core.errors import DocmtError
 from docmt.documents.input_formats import find_content_suffix
-from docmt.documents.words import has_letters
+from docmt.documents.words import Span, has_letters
 from docmt.formats import markdown_texts
-from docmt.formats.patched_text import Span, TextFile
+from docmt.formats.patched_text import TextFile
 from docmt.formats.placeholders import is_icu_message
 from docmt.formats.string_files import MARK, SHOWN_PATHS, NamedString, is_identifier, name_marks, select_strings
 from docmt.formats.units import ReadConfig, Skipped, Unit

@@ -107,9 +107,7 @@ class Inline:
     """start and end of titles with their quotes"""
 
 
-def read_inline_markdown(
-    source: str, labels: Collection[str], breaks: Sequence[str] = (), id: str = "", is_cell: bool = False
-) -> Inline:
+def read_inline_markdown(source: str, labels: Collection[str], breaks: Sequence[str], id: str, is_cell: bool) -> Inline:
     """Return the unit of a paragraph. source: its lines, joined by \\n, without indents and quote marks.
 
     labels: normalised names of the link definitions. breaks: what the file has for each line break. is_cell: whether it
@@ -143,18 +141,14 @@ def _mask_addresses(text: str, with_ends: bool = False) -> str:
 def _lex(source: str, labels: Collection[str]) -> list[_Item]:
     items: list[_Item] = []
     masked = _mask_addresses(source)
-    runs: dict[str, int] = {}  # last place of each run of backticks
-    for run in re.finditer(r"`+", source):
-        runs[run[0]] = run.start()
+    runs = {run[0]: run.start() for run in re.finditer(r"`+", source)}  # last place of each run of backticks
     position = 0
     while match := _LEX.search(masked, position):
         kind, start, end = match.lastgroup or "", match.start(), match.end()
         if kind == "ticks":
-            kind = "text"
-            if runs.get(match[0], -1) > start:
-                closing = re.compile(rf"(?<!`){match[0]}(?!`)").search(source, end)
-                if closing:
-                    kind, end = "code", closing.end()
+            is_last = runs.get(match[0], -1) <= start
+            closing = None if is_last else re.compile(rf"(?<!`){match[0]}(?!`)").search(source, end)
+            kind, end = ("code", closing.end()) if closing else ("text", end)
         if kind == "wiki" and normalise_label(match[0].strip("![]")) in labels:
             kind, end = "open", match[0].index("[") + start + 1
         if start > position:
@@ -234,21 +228,17 @@ def _match_delimiters(source: str, items: list[_Item]) -> None:
 
 def _flank(source: str, item: _Item) -> None:
     """Set whether a run of delimiters can open and close emphasis."""
-    before = source[item.start - 1 : item.start] or SPACE if item.start else SPACE
-    after = source[item.end : item.end + 1] or SPACE
-    left = not after.isspace() and (not _is_punctuation(after) or before.isspace() or _is_punctuation(before))
-    right = not before.isspace() and (not _is_punctuation(before) or after.isspace() or _is_punctuation(after))
+    before, after = _rank(source[item.start - 1 : item.start]), _rank(source[item.end : item.end + 1])
+    is_left, is_right = 0 < after >= before, 0 < before >= after
     item.count = item.end - item.start
-    item.can_open, item.can_close = left, right
-    if source[item.start] == "_":
-        item.can_open = left and (not right or _is_punctuation(before))
-        item.can_close = right and (not left or _is_punctuation(after))
-    if source[item.start] == "~" and item.count > 2:
-        item.can_open = item.can_close = False
+    can_flank, within_words = source[item.start] != "~" or item.count <= 2, source[item.start] != "_"
+    item.can_open = can_flank and is_left and (within_words or not is_right or before == 1)
+    item.can_close = can_flank and is_right and (within_words or not is_left or after == 1)
 
 
-def _is_punctuation(character: str) -> bool:
-    return unicodedata.category(character)[0] in "PS"
+def _rank(character: str) -> int:
+    """Return 0 for white space and what is outside of the text, 1 for punctuation, 2 for other characters."""
+    return 0 if not character.strip() else 1 if unicodedata.category(character)[0] in "PS" else 2
 
 
 def _close_emphasis(source: str, item: _Item, stacks: dict[str, list[_Item]]) -> None:
@@ -273,8 +263,7 @@ def _close_emphasis(source: str, item: _Item, stacks: dict[str, list[_Item]]) ->
         other.count -= used
         item.count -= used
         del stack[depth + (other.count > 0) :]
-        for mark in "*_~=^":  # what is opened in between stays text
-            others = stacks.get(mark, [])
+        for others in stacks.values():  # what is opened in between stays text
             while others and others[-1].start > other.start:
                 others.pop()
 
@@ -323,7 +312,9 @@ class _Writer:
 
     def _add(self, item: _Item) -> None:
         content = self._source[item.start : item.end]
-        if item.kind not in ("text", "hard"):
+        if item.kind == "hard":
+            content = self._breaks[self._source.count("\n", 0, item.start)]
+        elif item.kind != "text":
             content = content.replace("\n", SPACE)  # codes are on one line, as the text is
         wiki = _WIKI.fullmatch(content) if item.kind == "wiki" else None
         if item.kind in ("text", "soft"):
@@ -332,11 +323,6 @@ class _Writer:
             self._builder.add_text(content[1])
         elif item.kind == "entity":
             self._builder.add_text(html.unescape(content))
-        elif item.kind == "hard":
-            number = self._source.count("\n", 0, item.start)
-            self._builder.add_single(self._name(), self._breaks[number], is_space=True)
-        elif item.kind == "tab":
-            self._builder.add_single(self._name(), content, is_space=True)
         elif item.kind in ("open", "close"):
             self._add_bracket(item, content)
         elif item.kind == "delimiter":
@@ -354,7 +340,7 @@ class _Writer:
             self._builder.add_text(wiki["text"] or wiki["name"])
             self._close("[[", "]]")
         elif item.kind != "none":
-            self._builder.add_single(self._name(), content)
+            self._builder.add_single(self._name(), content, is_space=item.kind in ("hard", "tab"))
 
     def _add_bracket(self, item: _Item, content: str) -> None:
         if item.partner < 0:
@@ -441,8 +427,7 @@ def guard_markup(unit: Unit) -> Unit:
                 offsets.add(offset)
     opening = {code.offset - 1 for code in unit.codes if code.kind == "open" and code.content == "["}
     offsets |= {offset for offset in opening if text[max(0, offset) : offset + 1] == "!"}
-    offsets = {offset for offset in offsets if not _ESCAPED.match(text, offset)}
-    guards = [Code(offset, "single", f"escape{offset}", "\\") for offset in offsets]
+    guards = [Code(each, "single", f"escape{each}", "\\") for each in offsets if not _ESCAPED.match(text, each)]
     codes = sorted([*unit.codes, *guards], key=lambda code: code.offset)  # stable: a guard is after the others
     if any(_is_within_word(text, code) for code in codes):
         codes = [

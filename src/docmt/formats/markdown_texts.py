@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from docmt.documents.segmentation import find_fence_end
-from docmt.documents.words import has_letters, strip_span
+from docmt.documents.words import Span, has_letters, strip_span
 from docmt.formats.front_matter import FrontString, find_front_strings
 from docmt.formats.markdown_inline import (
     escape_cell,
@@ -28,7 +28,7 @@ from docmt.formats.markdown_inline import (
     read_markup,
     read_title,
 )
-from docmt.formats.patched_text import Span, TextFile
+from docmt.formats.patched_text import TextFile
 from docmt.formats.placeholders import tidy_pieces, tidy_spaces
 from docmt.formats.string_files import is_identifier, select_strings
 from docmt.formats.units import ReadConfig, Skipped, Unit
@@ -100,10 +100,8 @@ class Block(NamedTuple):
 class MarkdownFile(TextFile):
     """A Markdown text."""
 
-    def __init__(self, data: bytes, path: str) -> None:
-        super().__init__(data, path)
-        self.strings: dict[int, FrontString] = {}
-        """strings of the front matter, by the index of their unit"""
+    strings: Mapping[int, FrontString]
+    """strings of the front matter, by the index of their unit"""
 
     def write(self, units: Sequence[Unit], language: str = "") -> bytes:
         """Return the file with other units. Text that would be markup is escaped. Markdown names no language."""
@@ -133,7 +131,7 @@ def read(data: bytes, path: str, config: ReadConfig) -> MarkdownFile:
     reader = _Reader(file, frozenset(normalise_label(match[1]) for match in _DEFINITION.finditer(text)))
     position = 0
     blocks = list(find_blocks(text))
-    _read_front_matter(file, blocks, config.fields)
+    file.strings = _read_front_matter(file, blocks, config.fields)
     for block in blocks:
         reader.read_lines(position, block.start)
         _read_block(file, reader, block)
@@ -153,19 +151,20 @@ def _read_block(file: MarkdownFile, reader: _Reader, block: Block) -> None:
             reader.open_box(text, indent=1)
 
 
-def _read_front_matter(file: MarkdownFile, blocks: Sequence[Block], fields: Sequence[str]) -> None:
-    """Add the units of the strings of the front matter that `fields` names."""
+def _read_front_matter(file: MarkdownFile, blocks: Sequence[Block], fields: Sequence[str]) -> dict[int, FrontString]:
+    """Add the units of the strings of the front matter that `fields` names, and return these by their units."""
     text = file.text[: blocks[0].end] if blocks and blocks[0].kind == "front matter" else ""
     if not fields:
         file.skip("front matter", text.strip().strip("-+."))
-        return
-    strings = find_front_strings(text, file.path) if text else []
-    by_value = {each.value: each for each in strings}
+        return {}
+    by_value = {each.value: each for each in (find_front_strings(text, file.path) if text else ())}
+    strings = {}
     for value, is_named in select_strings(list(by_value), fields, f"{file.path}, front matter"):
         if not is_named and is_identifier(by_value[value].text):
             file.skip("identifiers", by_value[value].text)
         elif file.add_string(by_value[value].text, ".".join(value.path), (value.start, value.end)):
-            file.strings[len(file.units) - 1] = by_value[value]
+            strings[len(file.units) - 1] = by_value[value]
+    return strings
 
 
 class _Reader:

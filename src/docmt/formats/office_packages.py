@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from docmt.core.errors import DocmtError
-from docmt.documents.words import has_letters
+from docmt.documents.words import Span, has_letters
 from docmt.formats.language_codes import is_right_to_left
 from docmt.formats.office_runs import RunBuilder, RunLayout, format_key, join_lines
-from docmt.formats.patched_text import PatchedText, Replacement, Span
+from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.placeholders import space_words
 from docmt.formats.units import Unit, UnitFile
 from docmt.formats.xml_tree import COMMENT, Element, XmlFile, escape_attribute, escape_text, find_value, set_attribute

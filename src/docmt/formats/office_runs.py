@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from docmt.formats.patched_text import Span
+from docmt.documents.words import Span
 from docmt.formats.units import Code, Unit, UnitBuilder
 from docmt.formats.xml_tree import COMMENT, Element, escape_text
 

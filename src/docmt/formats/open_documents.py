@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 
 from docmt.core.errors import DocmtError
-from docmt.documents.words import has_letters
+from docmt.documents.words import Span, has_letters
 from docmt.formats.language_codes import is_right_to_left
-from docmt.formats.patched_text import PatchedText, Replacement, Span
+from docmt.formats.patched_text import PatchedText, Replacement
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitFile, is_code_style
 from docmt.formats.xml_tree import Element, Text, XmlFile, escape_attribute, escape_text, find_value, set_attribute
 from docmt.formats.zip_package import ZipPackage

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import codecs
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import decode_utf8
-from docmt.documents.words import has_letters
+from docmt.documents.words import Span, has_letters
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_pieces
 from docmt.formats.units import Skipped, Unit, UnitFile
 
-Span = tuple[int, int]
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 
 
@@ -58,47 +57,40 @@ class PatchedText:
 
         old: the units as read. replacements: further (start, end, text), outside of regions or within unchanged ones.
         """
-        return _Renderer(self, old, new, replacements).render(0, 0, len(self.text))
+        regions: list[tuple[int, int, Region | str]] = [(each.start, each.end, each) for each in self.regions]
+        spans = sorted([*regions, *replacements], key=_order)
+        starts = [start for start, *_ in spans]
 
+        def render(index: int, start: int, end: int) -> Iterator[str]:
+            """Yield text[start:end] with the spans from this index on."""
+            position = start
+            for number in range(index, len(spans)):
+                first, last, patch = spans[number]
+                if first > end:
+                    break
+                if first < position or last > end:
+                    continue  # within the previous one, which rendered it, or around this part
+                yield self.text[position:first]
+                position = last
+                if isinstance(patch, str):
+                    yield patch
+                elif new[patch.unit] == old[patch.unit]:
+                    yield from render(number + 1, first, last)
+                else:
+                    yield from render_unit(number, patch)
+            yield self.text[position:end]
 
-class _Renderer:
-    def __init__(
-        self, text: PatchedText, old: Sequence[Unit], new: Sequence[Unit], replacements: Iterable[Replacement]
-    ) -> None:
-        self._text, self._old, self._new = text.text, old, new
-        regions: list[tuple[int, int, Region | str]] = [(each.start, each.end, each) for each in text.regions]
-        self._spans = sorted([*regions, *replacements], key=_order)
-        self._starts = [start for start, *_ in self._spans]
+        def render_unit(number: int, region: Region) -> Iterator[str]:
+            for part in new[region.unit].segments():
+                if isinstance(part, str):
+                    yield region.escape(part)
+                elif span := region.nested.get("/" * (part.kind == "close") + part.id):
+                    yield from render(max(number + 1, bisect_left(starts, span[0])), *span)
+                    yield part.content[span[1] - span[0] :]  # its content may have a space more
+                else:
+                    yield part.content
 
-    def render(self, index: int, start: int, end: int) -> str:
-        """Return text[start:end] with the replacements from this index on."""
-        parts, position = [], start
-        for number in range(index, len(self._spans)):
-            first, last, patch = self._spans[number]
-            if first > end:
-                break
-            if first < position or last > end:
-                continue  # within the previous one, which rendered it, or around this part
-            parts.append(self._text[position:first])
-            parts.append(patch if isinstance(patch, str) else self._render_region(number, patch))
-            position = last
-        return "".join([*parts, self._text[position:end]])
-
-    def _render_region(self, number: int, region: Region) -> str:
-        unit = self._new[region.unit]
-        if unit == self._old[region.unit]:
-            return self.render(number + 1, region.start, region.end)
-        parts = []
-        for part in unit.segments():
-            if isinstance(part, str):
-                parts.append(region.escape(part))
-            elif span := region.nested.get("/" * (part.kind == "close") + part.id):
-                start, end = span
-                parts.append(self.render(max(number + 1, bisect_left(self._starts, start)), start, end))
-                parts.append(part.content[end - start :])  # its content may have a space more
-            else:
-                parts.append(part.content)
-        return "".join(parts)
+        return "".join(render(0, 0, len(self.text)))
 
 
 def _order(span: tuple[int, int, Region | str]) -> tuple[int, bool, int]:
@@ -139,15 +131,10 @@ class TextFile(UnitFile):
     def __init__(self, data: bytes, path: str, fallback: str = "", protect: Sequence[str] = ()) -> None:
         """Decode a file: see `decode_text`. protect: see `ReadConfig`."""
         super().__init__()
-        text, self._encoding = decode_text(data, path, fallback)
-        self.path, self.patches, self._protect = path, PatchedText(text), protect
+        self.text, self._encoding = decode_text(data, path, fallback)
+        self.path, self.patches, self._protect = path, PatchedText(self.text), protect
         self.spans: list[Span] = []
         """of the string of each unit, see `add_string`"""
-
-    @property
-    def text(self) -> str:
-        """The text as read."""
-        return self.patches.text
 
     @property
     def is_guessed(self) -> bool:

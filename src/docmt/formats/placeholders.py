@@ -7,12 +7,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from html import unescape
 from html.entities import html5
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 
 from docmt.documents.columns import find_blocks
 from docmt.documents.protected_text import find_protected
 from docmt.documents.words import Span
-from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder
+from docmt.formats.units import BULLET, SPACE, Code, Unit, UnitBuilder, match_tags
 
 READINGS = r"<r[tp]\b[^<>]*>[^<>]*</r[tp]>"
 """What stands above the base of a ruby in HTML."""
@@ -126,23 +126,14 @@ def hide_placeholders(unit: Unit, patterns: Sequence[str] = (), protect: Sequenc
 
 
 def _split(text: str, patterns: Sequence[str], protect: Sequence[str] = ()) -> list[_Token]:
-    tokens: list[_Token] = []
-    position = 0
     patterns = [*patterns, _LABELS] if _LABELLED.fullmatch(text) else patterns
     known = find_protected(text, in_messages=True, extra=protect) if protect else []
     plain = {span for span, kind, _ in known if kind == "own pattern" and _is_plain(text[slice(*span)], patterns)}
-    for span, kind, _ in find_protected(text, in_messages=True, extra=(*protect, *patterns, *_MARKUP)):
-        start, end = span
-        if kind not in _PLACEHOLDERS or span in plain:
-            continue
-        if start > position:
-            tokens.append(_Token("text", text[position:start]))
-        tokens.append(_classify(text[start:end]))
-        position = end
-    if position < len(text):
-        tokens.append(_Token("text", text[position:]))
+    parts = find_protected(text, in_messages=True, extra=(*protect, *patterns, *_MARKUP))
+    spans = [span for span, kind, _ in parts if kind in _PLACEHOLDERS and span not in plain]
     joined: list[_Token] = []
-    for token in tokens:
+    for number, (start, end) in enumerate(pairwise([0, *chain(*spans), len(text)])):
+        token = _classify(text[start:end]) if number % 2 else _Token("text", text[start:end])
         if joined and joined[-1].kind == token.kind == "text":
             joined[-1].content += token.content
         elif joined[1:] and joined[-2].kind == token.kind == "single" and _TIGHT.fullmatch(joined[-1].content):
@@ -186,20 +177,12 @@ def _match_blocks(tokens: Sequence[_Token]) -> None:
 
 def _match_tags(tokens: Sequence[_Token]) -> None:
     """Make single codes of tags that nothing opens or closes, such as <file>."""
-    opened: list[_Token] = []
+    pairs = match_tags([(token.kind, token.name) for token in tokens])
     for token in tokens:
-        if token.kind == "toggle":
-            token.kind = "close" if any(other.name == token.name for other in opened) else "open"
-        if token.kind == "open":
-            opened.append(token)
-        elif token.kind == "close":
-            if any(other.name == token.name for other in opened):
-                while (other := opened.pop()).name != token.name:
-                    other.kind = "single"
-            else:
-                token.kind = "single"
-    for token in opened:
-        token.kind = "single"
+        if token.kind in ("open", "close", "toggle"):
+            token.kind = "single"
+    for start, end in pairs.items():
+        tokens[start].kind, tokens[end].kind = "open", "close"
 
 
 def _join_runs(tokens: list[_Token]) -> list[_Token]:

@@ -13,14 +13,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, takewhile
-from types import MappingProxyType
 
 from docmt.documents.protected_text import find_protected, find_words_and_protected
 from docmt.documents.words import Span, find_words, has_words
-from docmt.formats.single_codes import AlignedSentence, Atom, Range, Stack, find_ranges, place_atoms, touches
+from docmt.formats.single_codes import OPENING, AlignedSentence, Atom, Range, Stack, find_ranges, place_atoms, touches
 from docmt.formats.units import Code, Unit
 
-_OPENING = frozenset("([{«„“‘‹¿¡（「『《〈【")
 _APOSTROPHES = frozenset("'’")
 Link = tuple[int, int, int, int]
 """start and end of a source word in its sentence, start and end of its target word in the translation"""
@@ -90,26 +88,25 @@ def project_codes(unit: Unit, passages: Sequence[Passage]) -> tuple[Unit, list[C
 
 def _read_codes(unit: Unit) -> _Source:
     source = _Source(unit)
-    opened: list[tuple[Code, int, int]] = []  # open code, its atoms before, text before
-    stack: list[str] = []
+    opened: list[tuple[Code, int, int, Stack]] = []  # open code, atoms and text before it, pairs around it
+    stack: Stack = ()
     position = 0
     for code in unit.codes:
-        source.stacks += [tuple(stack)] * (code.offset - position)
+        source.stacks += [stack] * (code.offset - position)
         position = code.offset
         if code.kind == "single":
-            source.atoms.append(Atom((code,), code.offset, tuple(stack)))
+            source.atoms.append(Atom((code,), code.offset, stack))
         elif code.kind == "open":
-            opened.append((code, len(source.atoms), position))
-            stack.append(code.id)
+            opened.append((code, len(source.atoms), position, stack))
+            stack = (*stack, code.id)
         else:
-            start, atoms, begin = opened.pop()
-            stack.pop()
+            start, atoms, begin, stack = opened.pop()
             if len(source.atoms) == atoms and not unit.text[begin:position].strip():
-                source.stacks[begin:] = [tuple(stack)] * (position - begin)
-                source.atoms.append(Atom((start, code), begin, tuple(stack)))
+                source.stacks[begin:] = [stack] * (position - begin)
+                source.atoms.append(Atom((start, code), begin, stack))
             else:
                 source.pairs.setdefault(code.id, (start, code))
-    source.stacks += [tuple(stack)] * (len(unit.text) - position)
+    source.stacks += [stack] * (len(unit.text) - position)
     source.ranges = find_ranges(unit.text, source.atoms)
     return source
 
@@ -188,7 +185,7 @@ def _find_inside(sentence: AlignedSentence, start: int, end: int) -> list[int]:
     """Return the target words of a part of the text: at least one."""
     stacks: list[Stack] = [("in",) * (first < end and start < last) for first, last in sentence.words]
     target_stacks = _map_stacks(sentence, stacks)
-    _restore_lost([[stack] for stack in stacks], target_stacks, sentence.aligned)
+    _restore_lost([[stack] for stack in stacks], target_stacks, sentence.aligned, (), {})
     return [number for number, stack in enumerate(target_stacks) if stack]
 
 
@@ -215,12 +212,11 @@ def _map_stacks(sentence: AlignedSentence, word_stacks: Sequence[Stack]) -> list
     """Return the stack of each target word."""
     text, words, translation = sentence.text, sentence.words, sentence.translation
     target, aligned = sentence.target, sentence.aligned
-    mapped: list[Stack | None] = []
-    for (start, end), index in zip(target, aligned, strict=True):
-        is_word = has_words(translation[start:end])
-        mapped.append(word_stacks[index] if index is not None and is_word else None)
-    if not any(stack is not None for stack in mapped):  # no words at all
-        mapped = [None if index is None else word_stacks[index] for index in aligned]
+    stacks = [None if index is None else word_stacks[index] for index in aligned]
+    is_word = [has_words(translation[start:end]) for start, end in target]
+    mapped = [stack if is_one else None for stack, is_one in zip(stacks, is_word, strict=True)]
+    if all(stack is None for stack in mapped):  # no words at all
+        mapped = stacks
     last = len(target) - 1
     if mapped[last] is None and not text[words[-1][0]].isalnum():
         mapped[last] = word_stacks[-1]  # the end is aligned with the end
@@ -230,7 +226,7 @@ def _map_stacks(sentence: AlignedSentence, word_stacks: Sequence[Stack]) -> list
             following = before + 1
             if following < len(words) and translation[start] == text[words[following][0]]:
                 mapped[number] = word_stacks[following]
-    filled = _fill_gaps(mapped, [translation[start] in _OPENING for start, _ in target])
+    filled = _fill_gaps(mapped, [translation[start] in OPENING for start, _ in target])
     for number in reversed(range(len(target) - 2)):
         (start, end), (mark, _), (rest, finish) = target[number : number + 3]
         is_joined = translation[mark] in _APOSTROPHES and end == mark == rest - 1
@@ -271,8 +267,8 @@ def _restore_lost(
     words: Sequence[Sequence[Stack]],
     target_stacks: list[Stack],
     aligned: Sequence[int | None],
-    plain: Collection[str] = (),
-    names: Mapping[str, str] = MappingProxyType({}),
+    plain: Collection[str],
+    names: Mapping[str, str],
 ) -> None:
     """Give pairs that no target word has to the one whose source word is nearest, unless they show nothing.
 
@@ -353,7 +349,7 @@ def _narrow_pairs(pieces: Sequence[_Piece], ids: Sequence[str]) -> None:
             outside = [other for other in owners.get(best[0], ()) if narrowed[other] > narrowed[id]]
             for index in best:
                 owners.setdefault(index, []).append(id)
-            _set_run(pieces, id, narrowed[id], spans[id], [*outside, id])
+            _set_run(pieces, id, narrowed[id], spans[id], outside)
             for other in spans.keys() & pieces[best[0]].stack:  # pairs around this one may be around more pieces now
                 first, last = min(spans[other].start, best[0]), max(spans[other].stop, best[-1] + 1)
                 spans[other] = range(first, last)
@@ -432,7 +428,7 @@ def _set_run(pieces: Sequence[_Piece], id: str, run: set[int], span: Iterable[in
     stacks = [pieces[index].stack for index in sorted(run) if id in pieces[index].stack]
     prefix = _common([stack[: stack.index(id)] for stack in stacks])
     for other in outside:
-        if other != id and other not in prefix:
+        if other not in prefix:
             inner = [each for each in stacks[0] if each != id]
             prefix = tuple(inner[: inner.index(other) + 1])
     for index in span:

@@ -24,7 +24,7 @@ Stack = tuple[str, ...]
 """ids of the pairs around a place, the outermost first"""
 _Place = tuple[int, int]
 """characters before a code, and whether it belongs to what follows (1) or to what precedes (0)"""
-_OPENING = frozenset(["", *"([{«„“‘‹¿¡（「『《〈【"])
+OPENING = frozenset(["", *"([{«„“‘‹¿¡（「『《〈【"])
 _CLOSING = frozenset(["", *",.;:!?…)]}»”›、。，！？；：）」』》〉】"])
 _QUOTES = frozenset("\"'")
 _JOINING = frozenset("'’-\N{NON-BREAKING HYPHEN}")
@@ -153,7 +153,7 @@ def touches(text: str, atom: Atom) -> tuple[bool, bool]:
     if atom.codes[0].is_break:
         return False, False
     before, after = text[max(0, atom.offset - 1) : atom.offset], text[atom.offset : atom.offset + 1]
-    is_after = before.strip() not in _OPENING and not (before in _QUOTES and after.isalnum())
+    is_after = before.strip() not in OPENING and not (before in _QUOTES and after.isalnum())
     is_before = after.strip() not in _CLOSING and not (after in _QUOTES and before.isalnum())
     return is_after and not content.startswith(SPACE), is_before and not content.endswith(SPACE)
 

@@ -86,12 +86,12 @@ def select_strings(
     used = set()
     for value in values:
         parts = tuple(".".join(value.path).split("."))  # keys may have dots
-        matches = [number for number, each in enumerate(patterns) if _matches(each, parts)]
+        matches = [each for each in patterns if _matches(each, parts)]
         if matches:
             used.update(matches)
-            yield value, any(len(patterns[each]) == len(parts) and patterns[each][-1] != ANY for each in matches)
-    for number, name in enumerate(fields):
-        if number not in used:
+            yield value, any(len(each) == len(parts) and each[-1] != ANY for each in matches)
+    for name, pattern in zip(fields, patterns, strict=True):
+        if pattern not in used:
             paths = list(dict.fromkeys(value.pattern for value in values))
             near = ", ".join(get_close_matches(name, paths[:1000], SHOWN_PATHS, 0.5) or paths[:SHOWN_PATHS])
             advice = f"Strings are at {near}: name one of these." if near else "It has no strings."
@@ -156,6 +156,4 @@ def read(data: bytes, path: str, config: ReadConfig) -> StringsFile:
 
 
 def _decode_escape(match: re.Match[str]) -> str:
-    if match[1]:
-        return chr(int(match[1], 16))
-    return _CONTROLS.get(match[2], match[2]) if match[2] else ""
+    return chr(int(match[1], 16)) if match[1] else _CONTROLS.get(match[2], match[2] or "")

@@ -135,16 +135,12 @@ def _read_rows(file: TableFile, separator: str) -> Iterator[list[_Cell]]:
     row: list[_Cell] = []
     position = 0
     while position < len(text) or row:
-        start = position
-        if text.startswith('"', start):
-            match = _QUOTED.match(text, start)
-            if match is None:
-                raise _broken(file, start, "a cell begins with a quote that nothing closes")
-            row.append(_Cell(start, match.end(), match[0][1:-1].replace('""', '"'), True))
-        else:
-            match = plain.match(text, start)
-            assert match is not None
-            row.append(_Cell(start, match.end(), match[0], False))
+        is_quoted = text.startswith('"', position)
+        match = (_QUOTED if is_quoted else plain).match(text, position)
+        if match is None:
+            raise _broken(file, position, "a cell begins with a quote that nothing closes")
+        value = match[0][1:-1].replace('""', '"') if is_quoted else match[0]
+        row.append(_Cell(*match.span(), value, is_quoted))
         position = match.end()
         if text.startswith(separator, position):
             position += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -359,13 +360,26 @@ def read_units(format: FileFormat, data: bytes, path: str, config: ReadConfig = 
 
 def match_codes(tokens: Sequence[str | Code]) -> dict[int, int]:
     """Return the index of the close code of each open one that has it in these tokens."""
+    return match_tags([(each.kind, each.id) if isinstance(each, Code) else ("", "") for each in tokens])
+
+
+def match_tags(tags: Sequence[tuple[str, str]]) -> dict[int, int]:
+    """Return the index of the end of each tag (kind, name) that has one. Pairs are nested: the inner one goes first.
+
+    A "toggle" ends what another one of its name began, if it is still open.
+    """
+    pairs: dict[int, int] = {}
     opened: list[int] = []
-    pairs = {}
-    for index, token in enumerate(tokens):
-        if isinstance(token, Code) and token.kind == "open":
+    counts: Counter[str] = Counter()  # of open tags by name
+    for index, (kind, name) in enumerate(tags):
+        if kind in ("close", "toggle") and counts[name]:
+            while tags[start := opened.pop()][1] != name:
+                counts[tags[start][1]] -= 1
+            counts[name] -= 1
+            pairs[start] = index
+        elif kind in ("open", "toggle"):
             opened.append(index)
-        elif isinstance(token, Code) and token.kind == "close" and opened:
-            pairs[opened.pop()] = index
+            counts[name] += 1
     return pairs
 
 
