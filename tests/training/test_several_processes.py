@@ -198,13 +198,13 @@ def test_a_process_that_meets_no_other_ends(rank, config, tmp_path):
         "import sys\n"
         "from docmt.cli.app import main\n"
         "from docmt.training import distributed\n"
-        "distributed.MEETING_SECONDS = 3.0\n"
+        "distributed.MEETING_SECONDS = 1.2\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     environment = {**ENVIRONMENT, **variables_of(rank, 2, free_port())}
     done = run_forked(["-c", code, "train", recipe], env=environment)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the 2 processes of this training have not met within 0.05 minutes: " in done.stderr.splitlines()[-1]
+    assert "the 2 processes of this training have not met within 0.02 minutes: " in done.stderr.splitlines()[-1]
     assert done.stderr.count("docmt: error: ") == 1, done.stderr
     assert "Traceback" not in done.stderr
 
