@@ -61,7 +61,7 @@ def score(model, sources, targets, context=()):
     return score_documents(model, sources, targets, SPECIALS, settings[0], context=settings[1])
 
 
-@in_two_tiers("linear, averaging, overlap", "what was said before", every=True)
+@in_two_tiers("linear, averaging, overlap", "what was said before")
 def test_greedy_search_equals_the_sequential_one_and_drafts_alone_do_not(name, context, monkeypatch):
     model, sources = make_model(name, seed=6), documents(6, count=5, sentences=2 * LONGEST)
     sources[3:3] = [[], [sources[0][0], [], *sources[0][1:3], []]]
