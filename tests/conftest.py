@@ -1,7 +1,9 @@
 """Settings for the whole suite."""
 
+import gc
 import os
 import shutil
+import sys
 import zlib
 from collections import defaultdict
 
@@ -11,6 +13,12 @@ import pytest
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # as docmt train does, for what is forked from the tests
 import torch
+
+# To compile all tests takes each worker ten seconds: what is compiled is kept, whatever the environment says.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Of what is imported and collected, nothing is ever garbage: no collection looks at it.
+gc.disable()
 
 # Models of the developer must not take part: a data home that does not exist.
 os.environ["DOCMT_HOME"] = f"{os.devnull}/docmt"
@@ -25,6 +33,8 @@ hypothesis.settings.register_profile("fixed", hypothesis.settings.get_profile("r
 hypothesis.settings.load_profile("fixed")
 
 
+LONGEST = ("training", "test_benchmarks.py", "test_soak.py")
+"""Folders and files that begin first: a long test at the end would leave the other workers idle."""
 EVERY = 5
 """Of the cases marked `rotated` one in so many is run: no divisor of products with two, three or four other values."""
 
@@ -49,6 +59,13 @@ def pytest_collection_modifyitems(config, items):
         left_out = {id(case) for cases in tables.values() for case in left_out_of(cases)}
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
         items[:] = [item for item in items if id(item) not in left_out]
+    items.sort(key=lambda item: not {item.path.name, item.path.parent.name}.intersection(LONGEST))
+
+
+def pytest_collection_finish():
+    """Begin to look for garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 def left_out_of(cases):

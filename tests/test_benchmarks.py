@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 from benchmarks import __main__ as command
-from benchmarks import attention, decoding, repair, sentences, training
+from benchmarks import attention, books, decoding, peers, real_peers, repair, sentences, training
 from benchmarks.measure import Case, Finding, format_table, interleave
+from forked import CONTEXT, Forking
 
 pytestmark = pytest.mark.full
 
@@ -29,7 +30,8 @@ def report(tmp_path_factory):
 
 
 def shrink(monkeypatch):
-    """Make the quick settings smaller still, with targets."""
+    """Make the quick settings smaller still, with targets, and fork."""
+    monkeypatch.setattr(books, "subprocess", Forking)
     monkeypatch.setattr(
         attention, "QUICK", replace(attention.QUICK, heads=2, head_width=4, tokens=(50, 120), memory_tokens=(230, 920))
     )
@@ -67,7 +69,8 @@ def test_report_of_all_benchmarks(report):
             assert finding["what"] in printed
 
 
-def test_peers(tmp_path, capsys):
+def test_peers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(peers, "get_context", lambda kind: CONTEXT)
     for package in ("ctranslate2", "transformers"):
         pytest.importorskip(package, reason="the extra bench is not installed")
     assert command.main(["peers", "--quick", "--output", str(tmp_path / "report.json")]) == 0
@@ -222,7 +225,8 @@ def test_peak_memory_counts_what_is_held_at_once():
     assert attention.measure_peak_bytes(work) == pytest.approx(4 * 5000, abs=200)
 
 
-def test_peers_with_real_weights(tmp_path, capsys):
+def test_peers_with_real_weights(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(real_peers, "get_context", lambda kind: CONTEXT)
     pytest.importorskip("ctranslate2", reason="the extra bench is not installed")
     text = tmp_path / "text.txt"
     text.write_text("We have a plan. It is good.\nIt costs little.\n\nThe committee met.\nIt agreed.\n")

@@ -1,15 +1,18 @@
 """The soak sees what it looks for: wrong answers, none at all, documents that are lost, descriptors and memory."""
 
 import json
+import subprocess
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from benchmarks import __main__ as command
 from benchmarks import soak
 from benchmarks.soak_clients import Client, Tally
+from forked import Forking
 
 SENTENCE = b'{"error": "there is no text: send one"}'
 
@@ -86,11 +89,12 @@ def test_a_short_soak_has_no_faults(tmp_path, monkeypatch):
     pytest.importorskip("uvicorn")
     if not Path("/proc/self/smaps").exists():
         pytest.skip("the soak reads /proc")
-    monkeypatch.setattr(soak, "QUICK", replace(soak.QUICK, minutes=0.1, sample_seconds=1.0))
-    monkeypatch.setattr(soak, "_IDLE_SECONDS", 3)
+    monkeypatch.setattr(soak, "QUICK", replace(soak.QUICK, minutes=4 / 60, sample_seconds=1.0))
+    monkeypatch.setattr(soak, "_IDLE_SECONDS", 2)
+    monkeypatch.setattr(soak, "subprocess", SimpleNamespace(Popen=subprocess.Popen, run=Forking.run))
     output = tmp_path / "report.json"
     assert command.main(["soak", "--quick", "--output", str(output)]) == 0
     result = json.loads(output.read_text())["benchmarks"]["soak"]
-    assert result["settings"]["faults"] == [] and len(result["settings"]["samples"]) == 6
+    assert result["settings"]["faults"] == [] and len(result["settings"]["samples"]) == 4
     last = result["measurements"][-1]
     assert last["minute"] == "idle" and last["answered"] > 0 and last["faults"] == 0

@@ -1,5 +1,6 @@
 """A tiny model to give to the command line, and what it was made of."""
 
+import gzip
 import json
 import re
 import shutil
@@ -9,6 +10,7 @@ from benchmarks.synthetic.synthetic_corpus import write_corpus
 from commands import TINY, call
 
 import docmt
+from docmt.evaluation import suites
 
 
 @pytest.fixture(scope="session")
@@ -59,6 +61,16 @@ def suite(corpus, tmp_path):
     records = [{**json.loads(line), "phenomenon": "even" if n % 2 else "odd"} for n, line in enumerate(lines)]
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
+
+
+@pytest.fixture
+def short_suites(tmp_path_factory, monkeypatch):
+    """The test sets of the package, cut to a few items."""
+    folder = tmp_path_factory.mktemp("suites")
+    for path in suites._TEST_SETS.glob("*.gz"):
+        with gzip.open(path) as whole, gzip.open(folder / path.name, "wb") as short:
+            short.writelines(line for number, line in enumerate(whole) if number % 12 == 0)
+    monkeypatch.setattr(suites, "_TEST_SETS", folder)
 
 
 @pytest.fixture(scope="session")

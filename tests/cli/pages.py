@@ -57,7 +57,8 @@ def lines(page):
 def make_folder(folder, corpus, store, run):
     """Write the files that pages name: corpora, two texts, STORE, RUN, MODEL, recipes and published checkpoints."""
     for path in corpus.iterdir():
-        shutil.copy(path, folder / path.name)
+        documents = path.read_text().split("\n\n")  # one of a file of records
+        (folder / path.name).write_text("\n\n".join(documents[: 60 if "train" in path.name else 5]).rstrip() + "\n")
     shutil.copy(corpus / "test.de", folder / "mono.de")
     (folder / "report.txt").write_text("Anna bought a lamp yesterday.\nIt is quite cheap.\n")
     (folder / "letter.txt").write_text("Tom found an umbrella\nin the attic. It is old.\n")

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import docx
 import pytest
 from commands import call, fails
+from forked import forking_commands
 
 SCRIPT = Path(__file__).parents[2] / "recipes" / "demo-training.sh"
 
@@ -15,12 +15,13 @@ SCRIPT = Path(__file__).parents[2] / "recipes" / "demo-training.sh"
 @pytest.mark.full
 def test_the_trainings_in_small(tmp_path):
     """A second time, nothing is trained again."""
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    environment |= {"DOCUMENTS": "60", "TESTS": "3", "STEPS": "2", "OUT": "demo"}
+    sizes = {"DOCUMENTS": "60", "TESTS": "3", "STEPS": "2", "OUT": "demo"}
     models = [tmp_path / "demo" / system / "model" / "model.safetensors" for system in ("sentence", "group")]
     written = []
     for number in range(2):
-        process = subprocess.run(["sh", SCRIPT], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        with forking_commands() as commands:
+            environment = {**os.environ, **sizes, "PATH": f"{commands}:{os.environ['PATH']}"}
+            process = subprocess.run(["sh", SCRIPT], cwd=tmp_path, env=environment, capture_output=True, text=True)
         assert process.returncode == 0, process.stderr
         assert "d-BLEU" in process.stdout and "try: docmt translate demo/group" in process.stdout
         assert process.stdout.count("is trained") == 2 * number

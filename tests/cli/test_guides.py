@@ -13,7 +13,7 @@ PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/
 
 
 @pytest.fixture
-def folder(corpus, store, run, tmp_path, monkeypatch):
+def folder(corpus, store, run, short_suites, tmp_path, monkeypatch):
     """A working directory with the files that the pages speak of."""
     make_folder(tmp_path, corpus, store, run)
     monkeypatch.chdir(tmp_path)

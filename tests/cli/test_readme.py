@@ -9,7 +9,7 @@ README = ROOT / "README.md"
 
 
 @pytest.fixture
-def folder(corpus, store, run, home, package, tmp_path, monkeypatch):
+def folder(corpus, store, run, short_suites, home, package, tmp_path, monkeypatch):
     """A working directory with the files that the README speaks of, and a model in the package."""
     make_folder(tmp_path, corpus, store, run)
     shutil.copytree(run / "model", package / "en-fr")

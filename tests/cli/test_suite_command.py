@@ -215,7 +215,7 @@ def test_miscounted_sentences_are_told(run, asked, monkeypatch):
 
 
 @pytest.mark.full
-def test_one_model_is_in_memory_at_a_time(run, suite, tmp_path, monkeypatch):
+def test_one_model_is_in_memory_at_a_time(run, suite, short_suites, tmp_path, monkeypatch):
     others = [shutil.copytree(run / "model", tmp_path / name) for name in ("second", "third")]
     loaded, load_translator = [], probe.load_translator
 

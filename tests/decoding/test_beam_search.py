@@ -67,7 +67,7 @@ FAMILIES = ("linear, gates, keep prefix, rfa", "relative positions, gated", "con
 @pytest.mark.parametrize("system", in_tiers([*FRAMED, *JOINED], ["group", "linear, gates, keep prefix, rfa"]))
 def test_search_equals_the_reference_search(system):
     model = build(**VARIANTS[system])
-    config = SearchConfig(beam=3, n_best=3, length_penalty=0.6, min_length=3, **SHORT_LIMITS)
+    config = SearchConfig(beam=2, n_best=2, length_penalty=0.6, min_length=3, **SHORT_LIMITS)
     for document in DOCUMENTS[:2]:
         expected = reference_beam_search(model, ReferenceRow.whole(document), config)
         results = search_documents(model, [document], config)[0]
@@ -117,7 +117,7 @@ def test_translations_equal_reference_greedy_searches_in_their_order(system):
 )
 def test_translations_equal_reference_beam_searches_in_their_order(system):
     model = build(**VARIANTS[system])
-    config = one_by_one(model, SearchConfig(beam=3, length_penalty=0.7, **SHORT_LIMITS))
+    config = one_by_one(model, SearchConfig(beam=2, length_penalty=0.7, **SHORT_LIMITS))
     translated = translate_documents(model, DOCUMENTS[:2], SPECIALS, config)
     for document, (hypothesis,) in zip(DOCUMENTS[:2], translated, strict=True):
         expected = reference_translation(model, document, lambda row: reference_beam_search(model, row, config)[0][1])

@@ -16,7 +16,7 @@ from docmt.decoding.repair import can_repair
 from docmt.decoding.translation_results import ResumePoint
 from variants import ONE_OF_EACH_ORDER, SYSTEMS, in_tiers, split_settings
 
-LONG = [[5 + n % 20, 6 + n % 7, 7][: 1 + n % 3] if n % 6 else [] for n in range(20)]
+LONG = [[5 + n % 20, 6 + n % 7, 7][: 1 + n % 3] if n % 6 else [] for n in range(15)]
 TEXTS = [*DOCUMENTS, LONG, [[], []], [], [[25]] * 9]
 SIZE = {"instance_tokens": 16, "encoder_layers": 2, "decoder_layers": 2}
 """Model options: instances of three or four sentences."""

@@ -29,11 +29,11 @@ OVERLAP = {"overlap": 2, "instance_tokens": 24}  # most instances see sentences 
 LONGEST = 5  # sentences of most documents
 
 
-def in_two_tiers(*quick, every=False):
+def in_two_tiers(*quick):
     """Return all variants and contexts as test parameters, of which those that are not quick take turns."""
     groups = [name for name, settings in VARIANTS.items() if settings.get("system", "group") == "group"]
     cases = {n: (n, {}) for n in VARIANTS} | {f"{n}, overlap": (n, OVERLAP) for n in groups}
-    marks = {tier.values[0]: tier.marks for tier in in_tiers(cases, quick, every=every) if not isinstance(tier, str)}
+    marks = {tier.values[0]: tier.marks for tier in in_tiers(cases, quick) if not isinstance(tier, str)}
     marked = [pytest.param(*case, id=id, marks=marks.get(id, ())) for id, case in cases.items()]
     return pytest.mark.parametrize(("name", "context"), marked)
 
@@ -61,7 +61,7 @@ def score(model, sources, targets, context=()):
     return score_documents(model, sources, targets, SPECIALS, settings[0], context=settings[1])
 
 
-@in_two_tiers("linear, averaging, overlap", "what was said before", every=True)
+@in_two_tiers("linear, averaging, overlap", "what was said before")
 def test_greedy_search_equals_the_sequential_one_and_drafts_alone_do_not(name, context, monkeypatch):
     model, sources = make_model(name, seed=6), documents(6, count=5, sentences=2 * LONGEST)
     sources[3:3] = [[], [sources[0][0], [], *sources[0][1:3], []]]

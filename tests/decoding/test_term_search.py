@@ -441,9 +441,9 @@ def test_a_sentence_full_of_terms_is_searched_a_bounded_number_of_times(translat
     rounds = []
     search = TermSearch._search
     monkeypatch.setattr(TermSearch, "_search", lambda self, cases: rounds.append(1) or search(self, cases))
-    document = docmt.Document.from_sentences(["report, " * 30])
+    document = docmt.Document.from_sentences(["report, " * 16])
     made = use(translator, {"report": "constat"}, "require").translate(document)
-    assert len(made.sentences[0].terms) == 30 and len(rounds) <= 12
+    assert len(made.sentences[0].terms) == 16 and len(rounds) <= 12
 
 
 def test_a_sentence_whose_numbers_were_repaired_has_its_terms(translator):

@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 import yaml
+from forked import Forking
 from safetensors.torch import load_file
 
 from docmt.checkpoint.model_directory import load_model, save_model
@@ -258,7 +259,8 @@ def test_torchrun_is_refused(plan_of, tmp_path, monkeypatch):
 
 
 @FULL
-def test_several_devices_train_in_separate_processes(plan_of, tmp_path, capfd):
+def test_several_devices_train_in_separate_processes(plan_of, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(runs, "subprocess", Forking)
     text = "title: Two\nvariants: {two: {recipe: group-cpu.yaml, settings: {devices: 2}}}"
     plan = plan_of(tmp_path, text)
     assert (reproduce(plan, GREEDY), states(plan)) == ({}, ["done"])

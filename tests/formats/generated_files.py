@@ -9,13 +9,14 @@ from docmt.core.errors import DocmtError
 
 
 def check_files(*strategies, quick=50, full=100):
-    """Give a test `quick` drawn examples, or `full` in the full tests (times --fuzz).
+    """Give a test `quick` drawn examples (with 0 it is no quick test), or `full` in the full tests (times --fuzz).
 
     strategies: one for each argument.
     """
+    tiers = [*([quick] if quick else []), pytest.param(full, marks=pytest.mark.full)]
 
     def decorate(test):
-        @pytest.mark.parametrize("examples", [quick, pytest.param(full, marks=pytest.mark.full)])
+        @pytest.mark.parametrize("examples", tiers)
         def run(examples, pytestconfig):
             settings(max_examples=examples * pytestconfig.getoption("--fuzz"))(given(*strategies)(test))()
 

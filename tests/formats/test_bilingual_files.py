@@ -325,7 +325,7 @@ def test_mutants():
 @pytest.mark.full
 def test_a_paragraph_of_thousands_of_sentences_takes_linear_time():
     builder, sentences = UnitBuilder(), []
-    for number in range(8000):
+    for number in range(4000):
         builder.open(str(number), "<b>")
         builder.add_text("One word. ")
         builder.close(str(number), "</b>")
@@ -334,8 +334,8 @@ def test_a_paragraph_of_thousands_of_sentences_takes_linear_time():
     start = time.perf_counter()
     written = write_xliff([BilingualUnit("1", unit, unit, tuple(sentences))], "a.html", "html", "en", "fr")
     read_xliff_targets(written, "a.xlf")
-    assert time.perf_counter() - start < 20
-    assert written.count(b"<segment ") == 8000
+    assert time.perf_counter() - start < 10
+    assert written.count(b"<segment ") == 4000
 
 
 def test_pages_and_memories_have_placeholders_where_the_texts_have_them():

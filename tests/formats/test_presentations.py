@@ -177,8 +177,7 @@ def test_what_is_no_presentation_is_refused(data, message):
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=12)
 
 
-@pytest.mark.full
-@check_files(st.lists(st.lists(st.tuples(TEXTS, st.booleans()), max_size=4), max_size=4), quick=20, full=40)
+@check_files(st.lists(st.lists(st.tuples(TEXTS, st.booleans()), max_size=4), max_size=4), quick=0, full=40)
 def test_presentations_of_another_writer_are_kept(slides):
     presentation = pptx.Presentation()
     for runs in slides:

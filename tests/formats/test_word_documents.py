@@ -426,8 +426,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), m
 RUNS = st.lists(st.tuples(TEXTS, st.booleans(), st.sampled_from(["", "\t", "\n"])), max_size=6)
 
 
-@pytest.mark.full
-@check_files(st.lists(RUNS, max_size=4), quick=20)
+@check_files(st.lists(RUNS, max_size=4), quick=0)
 def test_documents_of_another_writer_are_kept(paragraphs):
     document = docx.Document()
     del document.styles.element[:]  # thousands of elements that take most of the time

@@ -193,8 +193,7 @@ CHARACTERS = st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))
 ROWS = st.lists(st.lists(st.text(CHARACTERS, max_size=12).map(lambda text: f"{text} a")), max_size=5)
 
 
-@pytest.mark.full
-@check_files(st.lists(ROWS, min_size=1, max_size=3), quick=20)
+@check_files(st.lists(ROWS, min_size=1, max_size=3), quick=0)
 def test_workbooks_of_another_writer_are_kept(sheets):
     book = openpyxl.Workbook()
     for number, rows in enumerate(sheets):

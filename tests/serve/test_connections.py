@@ -76,12 +76,12 @@ def test_a_request_that_arrives_too_slowly_ends(server, short_times, parts):
 
 @pytest.mark.full
 def test_uploads_and_streams_that_go_on_are_not_ended(server, short_times, monkeypatch):
-    monkeypatch.setattr(application, "BODY_SECONDS", 2)  # ten pauses, as a busy machine makes them longer
+    monkeypatch.setattr(application, "BODY_SECONDS", 1)  # ten pauses, as a busy machine makes them longer
 
     def slowly():
         yield b'{"text": "It is."'
         for _ in range(15):
-            time.sleep(0.2)
+            time.sleep(0.1)
             yield b" " * 100
         yield b"}"
 

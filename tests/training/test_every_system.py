@@ -20,6 +20,7 @@ from docmt.training.distributed import start_fabric
 from docmt.training.finetune import initialize_from
 from docmt.training.optimizer import Updater
 from docmt.training.training_corpus import TrainingCorpus, fit_model_config
+from variants import in_tiers
 
 SYSTEMS = {
     "group": {},
@@ -100,11 +101,6 @@ def change(change, drafted, sentence_run):
         return replace(config, drafter=sentence_run) if config.model.system_options.context_spec().drafts else config
 
     return changed
-
-
-def in_tiers(names, quick):
-    """The names as parameters: those that are `quick` run in `make test`, the others in `make test-all`."""
-    return [name if name in quick else pytest.param(name, marks=pytest.mark.full) for name in names]
 
 
 @pytest.mark.parametrize("name", in_tiers(SYSTEMS, ["group"]))

@@ -77,10 +77,10 @@ def test_two_processes_share_the_translation_of_the_dev_split(change, store, tmp
     )
     validation = ValidationConfig(every=4, best_by="d_bleu", beam=2)
     recipe = tmp_path / "recipe.yaml"
-    config = replace(change(run=tmp_path / "two", **settings), devices=2, validation=validation)
+    config = replace(change(run=tmp_path / "two", **settings), validation=validation)
     recipe.write_text(yaml.safe_dump(config.to_dict()))
-    done = run_forked([script, recipe])
-    assert done.returncode == 0, done.stderr
+    for status, errors in finish(start([script, recipe], 2)):
+        assert status == 0, errors
     assert [(tmp_path / f"recipe.yaml.{leads}").read_text() for leads in (0, 1)] == ["[3, 3]", "[3, 3]"]
     for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
         assert two == pytest.approx({**two, **one}, rel=1e-4)  # as one process with twice the batches
@@ -98,9 +98,9 @@ def test_two_processes_fine_tune_as_one_would_with_twice_the_batches(change, sen
     config = change(initialize_from=sentence_run, **settings)
     train(replace(config, run=tmp_path / "one", batches=replace(config.batches, gradient_accumulation=2)))
     recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump(replace(config, run=tmp_path / "two", devices=2).to_dict()))
-    done = run_forked([*TRAIN, recipe])
-    assert done.returncode == 0, done.stderr
+    recipe.write_text(yaml.safe_dump(replace(config, run=tmp_path / "two").to_dict()))
+    for status, errors in finish(start([*TRAIN, recipe], 2)):
+        assert status == 0, errors
     for one, two in zip(metrics(tmp_path / "one"), metrics(tmp_path / "two"), strict=True):
         assert two == pytest.approx(one, rel=0.02)
     one, two = (load_file(tmp_path / run / "model" / "model.safetensors") for run in ("one", "two"))
@@ -198,13 +198,13 @@ def test_a_process_that_meets_no_other_ends(rank, config, tmp_path):
         "import sys\n"
         "from docmt.cli.app import main\n"
         "from docmt.training import distributed\n"
-        "distributed.MEETING_SECONDS = 3.0\n"
+        "distributed.MEETING_SECONDS = 1.2\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     environment = {**ENVIRONMENT, **variables_of(rank, 2, free_port())}
     done = run_forked(["-c", code, "train", recipe], env=environment)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "the 2 processes of this training have not met within 0.05 minutes: " in done.stderr.splitlines()[-1]
+    assert "the 2 processes of this training have not met within 0.02 minutes: " in done.stderr.splitlines()[-1]
     assert done.stderr.count("docmt: error: ") == 1, done.stderr
     assert "Traceback" not in done.stderr
 
