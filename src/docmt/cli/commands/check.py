@@ -9,13 +9,12 @@ from typing import Literal
 from docmt import checking
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
 from docmt.cli.model_arguments import ProtectOptions
-from docmt.cli.options import changed
 from docmt.cli.output import check_outputs, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import progress
-from docmt.core.settings import MANY, check_choice, format_flag, option
+from docmt.core.settings import MANY, check_choice, find_set, format_flag, option
 
 FAILING_FINDINGS = 1
 """Exit status after findings of a kind that --fail-on names."""
@@ -104,7 +103,7 @@ def _check(options: CheckOptions) -> None:
         raise DocmtError(
             "--show is for the terminal, but standard output gets JSON or HTML: name a file, or leave --show out"
         )
-    for name in changed(options.check, *vars(CheckConfig())) if options.only else ():
+    for name in find_set(options.check, *vars(options.check)) if options.only else ():
         kind = name.partition("_")[0]  # thresholds begin with their kind
         if kind in KINDS and kind not in options.only:
             raise DocmtError(

@@ -24,13 +24,12 @@ from docmt.cli.model_arguments import (
     read_languages,
     short_names,
 )
-from docmt.cli.options import changed
 from docmt.cli.output import Report, check_outputs, map_or_report, print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory
 from docmt.core.plain_text import STANDARD, read_lines, write_text
 from docmt.core.progress import is_terminal, progress
-from docmt.core.settings import format_flag, option
+from docmt.core.settings import find_set, format_flag, option
 from docmt.data.instances import cut_dbleu_units
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 from docmt.decoding.translation_results import Translation
@@ -261,7 +260,7 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     several, protocol = len(systems) > 1, options.metrics.protocol
     model_options = ["output", "device", "precision", "batch_tokens", "protect"]
     model_options += [] if options.needs_source or options.report_files else ["source"]
-    if not models and (unused := changed(options, *model_options, "search", "context")):
+    if not models and (unused := find_set(options, *model_options, "search", "context")):
         names = ", ".join(format_flag(name) for name in unused)
         _log.warning(f"{names}: no effect, because only files are scored")
     if options.external.command:
