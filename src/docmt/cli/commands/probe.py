@@ -27,9 +27,15 @@ from docmt.core.settings import Excludes, Needs, option
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.translation_results import Translation
 from docmt.documents import ParallelDocument
-from docmt.evaluation.context_usage import check_has_context, document_gains, score_with_and_without_context
+from docmt.evaluation.context_usage import (
+    CONDITIONS,
+    SCORED_CONDITIONS,
+    check_has_context,
+    document_gains,
+    score_with_and_without_context,
+    shuffle_contexts,
+)
 from docmt.evaluation.contrastive import SuiteRow, build_suite_rows, suite_markdown, suite_text
-from docmt.evaluation.suite_contexts import CONDITIONS, SCORED_CONDITIONS, shuffle_contexts
 
 _log = logging.getLogger(__name__)
 
