@@ -18,7 +18,7 @@ from docmt.core.plain_text import STANDARD, align_columns, escape_markdown, mark
 from docmt.core.settings import Needs, option
 from docmt.evaluation.alignment_error import AlignedPair, AlignmentScore, read_alignments, score_alignments
 from docmt.evaluation.metrics import format_count
-from docmt.evaluation.output_alignment import Documents
+from docmt.evaluation.output_alignment import Documents, Sources
 from docmt.evaluation.pearmut import HumanProtocol, build_campaign, score_answers
 from docmt.evaluation.report_page import render_report
 from docmt.evaluation.significance import Comparison
@@ -65,7 +65,7 @@ def _key_path(campaign: str) -> str:
 def write_reports(
     options: Any,
     comparison: Comparison | None,
-    sources: Sequence[tuple[str, Sequence[str]]],
+    sources: Sources,
     references: Documents,
     systems: Mapping[str, Documents],
 ) -> None:

@@ -122,6 +122,18 @@ def check_fields(settings: Any, prefix: str) -> None:
         rule.check(settings, prefix)
 
 
+class CheckedSettings:
+    """Base of a dataclass of options that `check_fields` checks. prefix: before their names in messages."""
+
+    _prefix: ClassVar[str]
+
+    def __init_subclass__(cls, prefix: str = "") -> None:
+        cls._prefix = prefix
+
+    def __post_init__(self) -> None:
+        check_fields(self, self._prefix)
+
+
 @dataclass(frozen=True)
 class OptionRule:
     """A relation between two options. An option is set if it differs from its default."""

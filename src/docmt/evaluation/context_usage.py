@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import align_columns
 from docmt.core.progress import progress_prefix
-from docmt.core.settings import check_fields, ranged
+from docmt.core.settings import CheckedSettings, ranged
 from docmt.documents import Document, ParallelDocument
 from docmt.documents.document import shorten
 from docmt.evaluation.contrastive import (
@@ -58,16 +58,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class UsageConfig:
+class UsageConfig(CheckedSettings, prefix="cxmi."):
     """Settings of the context usage measures."""
 
     replaced_sentences: int = ranged(3, 0, 1000)
     """previous sentences to replace by those of another document (0: skip)"""
     examples: int = ranged(10, 0, 1_000_000)
     """sentences to print with the largest gain from context"""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "cxmi.")
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from docmt.evaluation import compare, scores_by_position
 from docmt.evaluation.external import ExternalConfig, ExternalScore, score_externally
 from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES, MetricConfig
 from docmt.evaluation.metrics import Evaluation, check_document_counts, group_by_unit, read_aligned_documents
-from docmt.evaluation.output_alignment import Documents, Ranges
+from docmt.evaluation.output_alignment import Documents, Ranges, Sources
 from docmt.evaluation.significance import Comparison, PositionScores, SignificanceConfig, check_can_resample
 from docmt.evaluation.source_scores import score_system
 from docmt.terms import Glossary
@@ -177,7 +177,7 @@ class EvaluateRun:
     """[D] documents to translate; empty if no system is a model"""
     references: list[Corpus]
     """[D] documents of each reference"""
-    sources: Sequence[tuple[str, Sequence[str]]] = ()
+    sources: Sources = ()
     """[D] ids and source sentences, if anything needs them"""
     matcher: TermMatcher | None = None
     """of the glossaries, if there are any"""
@@ -192,7 +192,7 @@ class EvaluateRun:
             )
         return read_aligned_documents(path, reference, self.references[0])
 
-    def read_sources(self) -> Sequence[tuple[str, Sequence[str]]]:
+    def read_sources(self) -> Sources:
         """Return ids and source sentences. Raises DocmtError if pairs are needed, and the reference has others."""
         path, reference = str(self.options.source), self.references[0]
         pairs = [(document.id, document.source) for document in self.corpus]
