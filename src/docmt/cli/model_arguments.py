@@ -252,7 +252,7 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
         _check_endpoint_options(options, name, (*names, "terms_mode"), model is not None)
     languages = read_languages(name) if paths or memories or reuse else ("", "")
     glossary = Glossary.read(*paths, languages=languages) if paths else None
-    memory = Memory.read(*memories, languages=languages) if memories else Memory(languages)
+    memory, versions = Memory.read(*memories, languages=languages), Memory(languages)
     if reuse:
         if len(reuse) != 2:
             raise DocmtError(f"--reuse needs two files, an earlier version and its translation, not {len(reuse)}")
@@ -262,8 +262,6 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
         found = detect_language(versions.entries)
         if found and is_same_language(found, languages[1]) and not is_same_language(*languages):
             _log.warning(f"{reuse[0]} seems to be in {found}: name the earlier version first, then its translation")
-    else:
-        versions = Memory(languages)
     translator: DocumentTranslator
     if is_endpoint(name):
         translator = EndpointTranslator(name, protect=settings.get("protect"))
@@ -275,8 +273,7 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
                 _log.warning(
                     f"{reuse[1]}: sentences that may have the translation of another, and are not used: {count}"
                 )
-    memory = versions.join(memory)
-    translator = translator.with_memory(memory if len(memory) else None)
+    translator = translator.with_memory(versions.join(memory) or None)
     if glossary is not None:
         glossary.log_problems()
     if glossary is not None or consistent:

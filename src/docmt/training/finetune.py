@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from docmt.checkpoint.model_directory import load_languages, load_model_config, load_model_tokenizer, load_model_weights
 from docmt.checkpoint.weights import check_shapes, read_weights
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.core.settings import flatten, quote, to_mapping
 from docmt.formats.language_codes import is_same_language
 from docmt.model import ModelConfig, TranslationModel
@@ -340,9 +341,7 @@ def build_parameter_groups(
         raise DocmtError("optimizer.pretrained_lr_scale has no effect, as all loaded weights are frozen: leave it out")
     for name, factor in _rate_factors(settings, names, parameters).items():
         scales[name] *= factor
-    groups: dict[float, list[nn.Parameter]] = {}
-    for name, scale in scales.items():
-        groups.setdefault(scale, []).append(parameters[name])
+    groups = group_pairs((scale, parameters[name]) for name, scale in scales.items())
     return [{"params": group, "scale": scale} for scale, group in groups.items()]
 
 

@@ -236,7 +236,8 @@ class Training:
                 self._note_loss()
                 if state.update % config.log_every == 0:
                     self._record_interval()
-                    self._start_interval()
+                    self.sums.zero_()
+                    state.interval.tokens, state.interval.seconds = 0, 0.0
                 every = config.validation.every
                 validated = (state.update % every == 0) if every else epoch_ended
                 if validated:
@@ -314,11 +315,6 @@ class Training:
             line["gradient_norm"] = self.gradient_norm.item()
         line["tokens_per_second"] = round(state.interval.tokens / max(state.interval.seconds, 1e-9), 1)
         self._add_metrics(line)
-
-    def _start_interval(self) -> None:
-        """Start a new interval of metrics."""
-        self.sums.zero_()
-        self.state.interval.tokens, self.state.interval.seconds = 0, 0.0
 
     def _validate(self) -> None:
         """Evaluate the model on the dev split; save its weights if they are the best or part of the average."""
@@ -514,13 +510,8 @@ class Training:
             self._write_model(facts, scores)
         _log.info("finished: %s; the model is %s", reason, origin)
         if state.best.score is not None:
-            _log.info(
-                "best validation: dev %s %.4f after update %d; dev loss of the model: %s",
-                self._score_name,
-                state.best.score,
-                state.best.update,
-                facts["dev_loss_of_this_model"],
-            )
+            best = f"{self._score_name} {state.best.score:.4f} after update {state.best.update}"
+            _log.info(f"best validation: dev {best}; dev loss of the model: {facts['dev_loss_of_this_model']}")
         _log.info("try: docmt translate %s FILE", shlex.quote(str(self.run.path)))
         self.fabric.barrier()
 
