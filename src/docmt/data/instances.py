@@ -86,9 +86,9 @@ def cut_instances(
     """
     lengths = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
     costs = _cumulative_costs(lengths)
-    budgets = [(costs, limit)] + (
-        [(_cumulative_costs(second_limit[0]), second_limit[1])] if second_limit is not None else []
-    )
+    budgets = [(costs, limit)]
+    if second_limit is not None:
+        budgets.append((_cumulative_costs(second_limit[0]), second_limit[1]))
     borders = np.asarray(document_offsets, dtype=np.int64)
     max_count = max_sentences if context_spec.sentences is None else min(max_sentences, context_spec.sentences)
     if context_spec.windows:

@@ -211,11 +211,10 @@ class Training:
         weighted = find_word_tokens(corpus.tokenizer, config.objective.weighted_words)
         self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint, weighted)
         self.weights = self.updater.weights
+        interval = self.state.interval
         if fabric.is_global_zero:
-            run.truncate_metrics(self.state.update, within_interval=self.state.interval.tokens > 0)
-        self.sums = torch.tensor(
-            [self.state.interval.loss, self.state.interval.nll], dtype=torch.float64, device=fabric.device
-        )
+            run.truncate_metrics(self.state.update, within_interval=interval.tokens > 0)
+        self.sums = torch.tensor([interval.loss, interval.nll], dtype=torch.float64, device=fabric.device)
         self.gradient_norm: torch.Tensor | None = None  # of the last update, if it was measured
         self.tensorboard = TensorBoardLogger(run.tensorboard, config.tensorboard, self.state.update)
         self.loss_note = self.dev_note = ""  # texts for the progress line
@@ -368,10 +367,8 @@ class Training:
 
     def _snapshots_to_average(self) -> list[tuple[int, float]]:
         """Return update and score of the saved snapshots that the final model is the mean of."""
-        state, checkpoints = self.state, self.config.checkpoints
-        return select_updates(
-            state.snapshots, checkpoints.average, checkpoints.average_count, state.best.higher_is_better
-        )
+        state, policy = self.state, self.config.checkpoints
+        return select_updates(state.snapshots, policy.average, policy.average_count, state.best.higher_is_better)
 
     def _check_training(self) -> None:
         """Raise DocmtError if loss or weights are not finite, before they replace a good checkpoint.
@@ -498,10 +495,8 @@ class Training:
         facts = {**self._facts(), "ended_because": reason, "weights": origin}
         scores = []
         if dev is not None:
-            smoothing = self.config.objective.label_smoothing
-            dev_loss = compute_dev_loss(
-                self.fabric, self.model, dev, lambda batch: model_loss(self.model, batch, smoothing)
-            )
+            measure = partial(model_loss, self.model, smoothing=self.config.objective.label_smoothing)
+            dev_loss = compute_dev_loss(self.fabric, self.model, dev, measure)
             facts["dev_loss_of_this_model"] = f"{dev_loss.loss:.4f} (nll {dev_loss.nll:.4f} nats a token)"
             if self.bleu is not None:
                 score = self.bleu(self.model)

@@ -53,10 +53,8 @@ class MasterWeights:
 
     def __init__(self, model: nn.Module) -> None:
         """Convert the large weights of the model to bfloat16 in place."""
-        modules = (
-            module for module in model.modules() if isinstance(module, nn.Linear | nn.Embedding | OutputProjection)
-        )
-        bfloat16_parameters = {parameter for module in modules for parameter in module.parameters(recurse=False)}
+        large = [each for each in model.modules() if isinstance(each, nn.Linear | nn.Embedding | OutputProjection)]
+        bfloat16_parameters = {parameter for module in large for parameter in module.parameters(recurse=False)}
         self.trainable: dict[str, nn.Parameter] = {}
         """parameters that the optimizer changes, by name"""
         self._frozen: dict[str, Tensor] = {}

@@ -116,22 +116,21 @@ def _check(options: CheckOptions) -> None:
 
 def _print(report: CheckReport, most: int) -> None:
     """Print a table of all findings, then the first ones of each kind."""
-    rows = [
-        (kind, count, report.hidden[kind]) for kind, count in report.counts().items() if count or report.hidden[kind]
-    ]
+    counts = {kind: count for kind, count in report.counts().items() if count or report.hidden[kind]}
     languages = f"{report.source_language or '?'} to {report.target_language or '?'}"
     documents = f"{report.documents:,} document{'s' * (report.documents != 1)}"
     sentences = f"{report.sentences:,} sentence{'s' * (report.sentences != 1)}"
     for line in [f"{documents}, {sentences}, {languages}", *report.notes]:
         print(printable(line))
-    if not rows:
+    if not counts:
         print("no findings")
         return
-    width = max(len(kind) for kind, _, _ in rows)
-    for kind, count, hidden in rows:
+    width = max(map(len, counts))
+    for kind, count in counts.items():
+        hidden = report.hidden[kind]
         uncertain = f" ({hidden:,} less certain, --certainty possible)" if hidden else ""
         print(f"{count:>7,}  {kind:<{width}}  {KINDS[kind]}{uncertain}")
-    for kind, count, _ in rows:
+    for kind, count in counts.items():
         if count and most:
             print(f"\n{kind}: {KINDS[kind]}")
             for finding in report.select(kind)[:most]:

@@ -367,12 +367,8 @@ def lines_like_source(source: str, corpus: Sequence[ParallelDocument], translati
 def cut_units(translator: Any, document: ParallelDocument) -> list[tuple[int, int]]:
     """Cut a document into instances as in training: ranges of sentences, the published units of d-BLEU."""
     sides = translator.encode(document.source, "source"), translator.encode(document.target, "target")
-    configs = [member.config for member in translator.models]
-    limits = replace(
-        configs[0],
-        instance_tokens=min(config.instance_tokens for config in configs),
-        instance_sentences=min(config.instance_sentences for config in configs),
-    )
+    configs, names = [member.config for member in translator.models], ("instance_tokens", "instance_sentences")
+    limits = replace(configs[0], **{name: min(getattr(config, name) for config in configs) for name in names})
     return cut_dbleu_units(limits, list(map(len, sides[0])), list(map(len, sides[1])), [0, len(document.source)])[0]
 
 
