@@ -30,7 +30,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.plain_text import align_columns
 from docmt.core.progress import progress_prefix
 from docmt.core.settings import CheckedSettings, ranged
-from docmt.documents import Document, ParallelDocument
+from docmt.documents import ParallelDocument
 from docmt.documents.document import shorten
 from docmt.evaluation.contrastive import (
     TIE,
@@ -41,6 +41,7 @@ from docmt.evaluation.contrastive import (
     build_suite_rows,
     evaluate_items,
     evaluate_translations,
+    pair_sides,
 )
 from docmt.evaluation.significance import (
     Estimate,
@@ -104,9 +105,7 @@ def score_with_and_without_context(
     translator: Translator, documents: Sequence[ParallelDocument]
 ) -> list[tuple[Translation, Translation]]:
     """Score the references of each document with and without context; see `sentence_gains`."""
-    pairs = [
-        (Document.from_sentences(d.source, id=d.id), Document.from_sentences(d.target, id=d.id)) for d in documents
-    ]
+    pairs = [pair_sides(each.source, each.target, each.id) for each in documents]
     with progress_prefix("with context"):
         visible = translator.score_all(pairs, free_at_limit=False, context=True)
     with progress_prefix("without context"):
@@ -287,7 +286,7 @@ def compare_contexts(
     conditions = {"true": true, "empty": true, "shuffled": shuffled, "alone": alone}
     scores, tokens = {}, np.zeros(0)
     for name, sides in conditions.items():
-        pairs = [(Document.from_sentences(source), Document.from_sentences(target)) for source, target in sides]
+        pairs = [pair_sides(source, target) for source, target in sides]
         with progress_prefix("no context" if name == "alone" else f"{name} context"):
             scored = translator.score_all(pairs, free_at_limit=False, context=name != "empty")
         last = [translation.sentences[-1] for translation in scored]

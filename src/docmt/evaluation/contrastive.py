@@ -193,6 +193,11 @@ def distance_name(distance: int | None) -> str:
     return "unknown" if distance is None else str(distance)
 
 
+def pair_sides(source: Sequence[str], target: Sequence[str], id: str = "") -> tuple[Document, Document]:
+    """Return both sides of a document that is scored."""
+    return Document.from_sentences(source, id=id), Document.from_sentences(target, id=id)
+
+
 def evaluate_items(
     translator: Translator,
     items: Sequence[SuiteItem],
@@ -212,11 +217,7 @@ def evaluate_items(
         config = replace(config, sentences="deciding")
 
     def score_group(group: Sequence[SuiteItem]) -> list[list[Translation]]:
-        pairs = [
-            (Document.from_sentences(item.source, id=item.id), Document.from_sentences(candidate, id=item.id))
-            for item in group
-            for candidate in item.candidates
-        ]
+        pairs = [pair_sides(item.source, candidate, item.id) for item in group for candidate in item.candidates]
         noise = None
         if noise_seed is not None:
             from docmt.model.embeddings import ContextNoise  # imported here: it needs torch
