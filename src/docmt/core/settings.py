@@ -174,16 +174,16 @@ class Excludes(OptionRule):
 
 def find_set(settings: Any, *names: str) -> list[str]:
     """Return the full names of options that are not as by default: of those with these names, or in these groups."""
-    found = list[str]()
+    changed = list[str]()
     for name in names:
         group, _, last = name.rpartition(".")
         owner = attrgetter(group)(settings) if group else settings
         value, default = getattr(owner, last), next(field_default(each) for each in fields(owner) if each.name == last)
         if is_dataclass(value):
-            found += [f"{name}.{inner}" for inner, *_ in find_differences(to_mapping(default), to_mapping(value))]
+            changed += [f"{name}.{inner}" for inner, *_ in find_differences(to_mapping(default), to_mapping(value))]
         elif value != default:
-            found.append(name)
-    return found
+            changed.append(name)
+    return changed
 
 
 def check_field(cls: type, name: str, value: Any, prefix: str) -> None:

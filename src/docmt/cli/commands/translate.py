@@ -166,8 +166,8 @@ def run_translate(options: TranslateOptions) -> int:
     if options.resume:
         _log_repeated(writers)
     # A progress bar would be mixed with a translation on the terminal.
-    is_shown = _is_terminal() and any(file.output == STANDARD for file in files)
-    with plain_progress() if is_shown else nullcontext():
+    prints_translation = _is_terminal() and any(file.output == STANDARD for file in files)
+    with plain_progress() if prints_translation else nullcontext():
         written = _write(translator, writers, report, options.alignments)
     _report_skipped(files, options.report)
     status = report.log(len(outputs), written, "files", "translated")
