@@ -17,10 +17,9 @@ from docmt.evaluation import (
     context_gain,
     sentence_gains,
 )
-from docmt.evaluation.context_usage import build_windows
+from docmt.evaluation.context_usage import build_windows, swap_contexts
 from docmt.evaluation.contrastive import SuiteItem, evaluate_items, suite_markdown
 from docmt.evaluation.significance import estimate_each, ratio
-from docmt.evaluation.suite_contexts import swap_contexts
 from docmt.model.embeddings import ContextNoise
 
 FEW = SignificanceConfig(samples=100, seed=1)

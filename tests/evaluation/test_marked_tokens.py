@@ -13,8 +13,8 @@ from tiny_model import save_tiny_model
 import docmt
 from docmt.documents import Document
 from docmt.evaluation import SignificanceConfig, evaluate_items, evaluate_translations
+from docmt.evaluation.context_usage import compare_marked
 from docmt.evaluation.contrastive import MarkedScore, build_suite_rows, find_forms, find_marked, suite_text
-from docmt.evaluation.suite_contexts import compare_marked
 from docmt.evaluation.suites import SuiteItem
 
 

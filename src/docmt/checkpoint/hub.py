@@ -32,7 +32,7 @@ from docmt.checkpoint.model_directory import (
     load_languages,
     load_model,
 )
-from docmt.checkpoint.model_names import HUB_ID_KEY, HUB_REVISION_KEY, LICENSE_KEY, models_folder
+from docmt.checkpoint.model_names import HUB_ID_KEY, HUB_REVISION_KEY, describe_origin, models_folder
 from docmt.checkpoint.weights import CONFIG_FILE, INDEX_SUFFIX, PICKLE_FILE, WEIGHTS_FILE, check_pickle, read_weight_map
 from docmt.core.errors import DocmtError, missing_package_error, printable
 from docmt.core.files import atomic_directory, lock, read_json, write_error, writing
@@ -319,6 +319,5 @@ def _copy(model: HubModel, files: Path, directory: Path) -> None:
         if (files / DRAFTER_FOLDER).is_dir():
             copy_model(files / DRAFTER_FOLDER, temporary / DRAFTER_FOLDER)
         config = read_json(temporary / CONFIG_FILE)
-        origin = {LICENSE_KEY: model.licence, HUB_ID_KEY: model.hub_id, HUB_REVISION_KEY: model.revision}
-        config |= {key: value for key, value in origin.items() if value}
+        config |= describe_origin(model.licence, model.hub_id, model.revision)
         (temporary / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")

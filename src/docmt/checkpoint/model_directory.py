@@ -16,10 +16,8 @@ import torch
 from torch import Tensor
 
 from docmt.checkpoint.model_names import (
-    HUB_ID_KEY,
-    HUB_REVISION_KEY,
-    LICENSE_KEY,
     count_parameters,
+    describe_origin,
     find_named_model,
     is_non_commercial,
     load_licence,
@@ -225,8 +223,7 @@ def describe_model(
         "target_language": card.target_language,
         "model": asdict(model),
     }
-    origin = {LICENSE_KEY: card.license, HUB_ID_KEY: card.hub_id, HUB_REVISION_KEY: card.hub_revision}
-    config |= {key: value for key, value in origin.items() if value}
+    config |= describe_origin(card.license, card.hub_id, card.hub_revision)
     if alignment is not None:
         config[ALIGNMENT_KEY] = alignment._asdict()
     architecture = {_ARCHITECTURE_ENTRY: _architecture_checksum(config["model"])}

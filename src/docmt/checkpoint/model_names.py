@@ -7,7 +7,6 @@ The data home is the directory in the environment variable DOCMT_HOME, or else `
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any
 
 from docmt.checkpoint.weights import CONFIG_FILE, WEIGHTS_FILE, read_shapes
 from docmt.core.errors import DocmtError
-from docmt.core.files import read_json
+from docmt.core.files import read_json, user_folder
 from docmt.formats.language_codes import primary_language
 
 PACKAGE_MODELS = Path(__file__).parents[1] / "models"
@@ -65,10 +64,7 @@ class InstalledModel:
 
 def models_folder() -> Path:
     """Return the folder of pulled models. It may not exist yet."""
-    if home := os.environ.get("DOCMT_HOME"):
-        return Path(home) / "models"
-    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(data) / "docmt" / "models"
+    return user_folder("models", "XDG_DATA_HOME", ".local/share")
 
 
 def list_models() -> list[InstalledModel]:
@@ -115,14 +111,14 @@ def parse_model_paths(model: Path | str | Sequence[Path | str]) -> list[Path]:
         if not isinstance(name, str | Path):
             raise DocmtError(f"{name!r} is not a model. Give the path of a model or run directory, or a list of paths.")
     if isinstance(model, Path) or (isinstance(model, str) and ("," not in model or Path(model).exists())):
-        return [_find_path(model)]
+        return [find_path(model)]
     names = [str(name).strip() for name in (model.split(",") if isinstance(model, str) else model)]
     if not names or not all(names):
         raise DocmtError(f"{str(model)!r} lacks the name of a model. Give directories separated by single commas.")
-    return [_find_path(name) for name in names]
+    return [find_path(name) for name in names]
 
 
-def _find_path(name: Path | str) -> Path:
+def find_path(name: Path | str) -> Path:
     """Return the directory of a model that has a name, or the path as it is.
 
     It is looked up once, as another model of a pair may be pulled while this one is read.
@@ -166,6 +162,12 @@ def warn_if_non_commercial(path: Path) -> None:
 def load_licence(path: Path) -> str:
     """Return the licence of a model directory, empty if unknown. Raises DocmtError if the config is damaged."""
     return _text(read_json(path / CONFIG_FILE), LICENSE_KEY)
+
+
+def describe_origin(licence: str, hub_id: str, revision: str) -> dict[str, str]:
+    """Return the entries of a config on the origin of a model, as far as it is known."""
+    entries = {LICENSE_KEY: licence, HUB_ID_KEY: hub_id, HUB_REVISION_KEY: revision}
+    return {key: value for key, value in entries.items() if value}
 
 
 def join_pair(source: str, target: str) -> str:

@@ -10,16 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from docmt import decoding
-from docmt.cli.model_arguments import check_models, load_translator
+from docmt.cli.model_arguments import check_models, link_words, load_translator
 from docmt.cli.options import refuse_others
 from docmt.cli.output import check_outputs, print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.plain_text import STANDARD, align_columns, escape_markdown, markdown_table, write_text
 from docmt.core.settings import Needs, option
-from docmt.documents import Document
 from docmt.evaluation.alignment_error import AlignedPair, AlignmentScore, read_alignments, score_alignments
 from docmt.evaluation.metrics import format_count
-from docmt.evaluation.output_alignment import Documents
+from docmt.evaluation.output_alignment import Documents, Sources
 from docmt.evaluation.pearmut import HumanProtocol, build_campaign, score_answers
 from docmt.evaluation.report_page import render_report
 from docmt.evaluation.significance import Comparison
@@ -66,7 +65,7 @@ def _key_path(campaign: str) -> str:
 def write_reports(
     options: Any,
     comparison: Comparison | None,
-    sources: Sequence[tuple[str, Sequence[str]]],
+    sources: Sources,
     references: Documents,
     systems: Mapping[str, Documents],
 ) -> None:
@@ -124,14 +123,9 @@ def report_alignment_errors(options: Any, models: Mapping[str, str]) -> int:
 
 def _score_links(translator: decoding.Translator, pairs: Sequence[AlignedPair]) -> AlignmentScore:
     """Return the score of the mutual links. Each sentence pair is a document of its own."""
-    documents = [
-        (Document.from_sentences([" ".join(pair.source)]), Document.from_sentences([" ".join(pair.target)]))
-        for pair in pairs
-    ]
-    aligned = translator.align(translator.score_all(documents))
+    sentences = link_words(translator, [([" ".join(pair.source)], [" ".join(pair.target)]) for pair in pairs])
     links = [
         pair.match((link.source, link.target) for link in links if link.mutual)
-        for pair, translation in zip(pairs, aligned, strict=True)
-        for links in translation.alignments()
+        for pair, links in zip(pairs, sentences, strict=True)
     ]
     return score_alignments(pairs, links)

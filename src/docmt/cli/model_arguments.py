@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -13,8 +13,9 @@ from docmt import decoding
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, find_set, format_flag, option
 from docmt.decoding.search_config import BATCH_TOKENS, FOR_TRANSLATE, ContextConfig, SearchConfig
-from docmt.documents import ParallelDocument, SkipReport, read_parallel
+from docmt.documents import Document, ParallelDocument, SkipReport, read_parallel
 from docmt.documents.input_formats import is_jsonl
+from docmt.documents.words import WordLink
 from docmt.engines import is_endpoint
 from docmt.terms.matching import TermMode
 
@@ -207,10 +208,19 @@ def load_translator(options: Any, model: str | None = None) -> decoding.Translat
     return translator
 
 
+def link_words(
+    translator: decoding.Translator, pairs: Iterable[tuple[Sequence[str], Sequence[str]]]
+) -> list[list[WordLink]]:
+    """Return the links of the words of all sentences. pairs: sides of documents, with as many sentences."""
+    documents = [(Document.from_sentences(source), Document.from_sentences(target)) for source, target in pairs]
+    aligned = translator.align(translator.score_all(documents))
+    return [links for translation in aligned for links in translation.alignments()]
+
+
 def _check_endpoint_options(options: Any, model: str, names: Sequence[str], several: bool) -> None:
     """Raise DocmtError for an option that changes nothing of what a server does; of several models, only warn."""
     for name in names:
-        if hasattr(options, name) and (changed := find_set(options, name)):
+        for changed in find_set(options, name)[:1] if hasattr(options, name) else ():
             problem = f"{format_flag(changed)} has no effect on a server: leave it out, or set it in {model}"
             if not several:
                 raise DocmtError(problem)
@@ -242,7 +252,7 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
         _check_endpoint_options(options, name, (*names, "terms_mode"), model is not None)
     languages = read_languages(name) if paths or memories or reuse else ("", "")
     glossary = Glossary.read(*paths, languages=languages) if paths else None
-    memory = Memory.read(*memories, languages=languages) if memories else Memory(languages)
+    memory, versions = Memory.read(*memories, languages=languages), Memory(languages)
     if reuse:
         if len(reuse) != 2:
             raise DocmtError(f"--reuse needs two files, an earlier version and its translation, not {len(reuse)}")
@@ -252,8 +262,6 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
         found = detect_language(versions.entries)
         if found and is_same_language(found, languages[1]) and not is_same_language(*languages):
             _log.warning(f"{reuse[0]} seems to be in {found}: name the earlier version first, then its translation")
-    else:
-        versions = Memory(languages)
     translator: DocumentTranslator
     if is_endpoint(name):
         translator = EndpointTranslator(name, protect=settings.get("protect"))
@@ -265,8 +273,7 @@ def load_engine(options: Any, model: str | None = None) -> DocumentTranslator:
                 _log.warning(
                     f"{reuse[1]}: sentences that may have the translation of another, and are not used: {count}"
                 )
-    memory = versions.join(memory)
-    translator = translator.with_memory(memory if len(memory) else None)
+    translator = translator.with_memory(versions.join(memory) or None)
     if glossary is not None:
         glossary.log_problems()
     if glossary is not None or consistent:

@@ -14,7 +14,7 @@ import textwrap
 import typing
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
@@ -33,7 +33,7 @@ from docmt.core.settings import (
     field_default,
     field_docs,
     field_types,
-    find_differences,
+    find_set,
     flatten,
     format_flag,
     is_required,
@@ -508,12 +508,5 @@ def is_recipe(argument: str) -> bool:
 
 def refuse_others(options: Any, flag: str, *used: str) -> None:
     """Raise DocmtError for options that are set, but are not among those that are used with a flag."""
-    if unused := changed(options, *(each.name for each in fields(options) if each.name not in used)):
+    if unused := find_set(options, *(each.name for each in fields(options) if each.name not in used)):
         raise DocmtError(f"{flag} has no use for {', '.join(map(format_flag, unused))}: leave it out")
-
-
-def changed(options: Any, *names: str) -> list[str]:
-    """Return the dotted names of options that are not as by default: of those with these names, or in these groups."""
-    required = {f.name: getattr(options, f.name) for f in fields(options) if f.default is f.default_factory is MISSING}
-    values, usual = to_mapping(options), to_mapping(type(options)(**required))
-    return [name for each in names for name, *_ in find_differences({each: usual[each]}, {each: values[each]})]

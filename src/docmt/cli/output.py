@@ -113,7 +113,7 @@ class Report:
     """messages, each naming its file"""
     terms: list[list[Any]] = field(default_factory=list)
     """what became of terms, in the order of `TERM_COLUMNS`"""
-    memory: dict[str, int] = field(default_factory=dict)
+    memory: Counter[str] = field(default_factory=Counter)
     """number of sentences by what a memory has for them"""
 
     def add_warnings(self, document: str, translation: Translation, first: int = 0) -> None:
@@ -127,7 +127,7 @@ class Report:
             for warning in set(warnings) - {"sentence_count"}:
                 self.locations[warning].append(f"{document}, sentence {number}")
         for number, sentence in enumerate(translation.sentences, first + 1):
-            self.memory[sentence.memory] = self.memory.get(sentence.memory, 0) + 1
+            self.memory[sentence.memory] += 1
             self.terms += make_rows(document, number, sentence.source, sentence.target, sentence.terms)
 
     def counts(self) -> dict[str, int]:
@@ -163,12 +163,12 @@ class Report:
             self.locations[warning].extend(locations)
         self.failures.extend(other.failures)
         self.terms.extend(other.terms)
-        self.memory = dict(Counter(self.memory) + Counter(other.memory))
+        self.memory.update(other.memory)
 
     def log_memory(self) -> None:
         """Log how many sentences were reused from a memory."""
-        context, exact, conflicts = (self.memory.get(kind, 0) for kind in ("context", "exact", "conflict"))
-        total = sum(self.memory.values())
+        context, exact, conflicts = map(self.memory.__getitem__, ("context", "exact", "conflict"))
+        total = self.memory.total()
         text = f"{total:,} sentence{'s' * (total != 1)}, {context + exact:,} reused"
         others = f"; {conflicts:,} translated anew, because the memory has several translations" * bool(conflicts)
         _log.info(f"memory: {text} ({context:,} with the sentence before){others}")
@@ -466,11 +466,8 @@ class TranslationWriter:
         state.target += len(text)
         if part.error is not None and state.last_failed < part.document:
             state.failed, state.last_failed = state.failed + 1, part.document
-        state.documents, state.sentences, state.history = (
-            part.document,
-            part.resume_point.sentences,
-            part.resume_point.history,
-        )
+        state.documents, state.sentences = part.document, part.resume_point.sentences
+        state.history = part.resume_point.history
         if state.sentences == len(self.file.documents[part.document].sentences):
             state.documents, state.sentences, state.history = part.document + 1, 0, ()
         if self.file.format == "jsonl" or self.file.rendered is not None:

@@ -286,6 +286,16 @@ def check_writable(path: Path) -> None:
         raise DocmtError(f"cannot write {path}: there is no permission to write in {folder}; choose another path")
 
 
+def user_folder(name: str, variable: str, usual: str) -> Path:
+    """Return a folder of docmt: in DOCMT_HOME, or in the directory of a variable, such as XDG_DATA_HOME.
+
+    usual: that directory if the variable is not set, in the home of the user.
+    """
+    if home := os.environ.get("DOCMT_HOME"):
+        return Path(home) / name
+    return Path(os.environ.get(variable) or Path.home() / usual) / "docmt" / name
+
+
 def make_directory(path: Path) -> None:
     """Create a directory, unless it exists. Raises DocmtError if it cannot be created."""
     with writing(path):
@@ -414,15 +424,12 @@ def check_regular(path: Path | str, reason: str = "it is", label: str = "") -> N
 
 def read_error(path: Path | str, error: OSError, label: str = "", advice: str = "check the path") -> DocmtError:
     """Return the DocmtError for a failed open or read. See `read_bytes`."""
-    if isinstance(error, FileNotFoundError):
-        reason = "there is no such file"
-    elif isinstance(error, IsADirectoryError):
-        reason, advice = "it is a directory", "name a file inside it"
-    elif isinstance(error, PermissionError):
-        reason, advice = "permission denied", "ask for permission to read it"
-    else:
-        reason = error.strerror or str(error)
-        advice = "check that it is a readable file"
+    known: dict[type[OSError], tuple[str, str]] = {
+        FileNotFoundError: ("there is no such file", advice),
+        IsADirectoryError: ("it is a directory", "name a file inside it"),
+        PermissionError: ("permission denied", "ask for permission to read it"),
+    }
+    reason, advice = known.get(type(error), (error.strerror or str(error), "check that it is a readable file"))
     return DocmtError(f"cannot read {_with_label(path, label)}: {reason}; {advice}")
 
 

@@ -57,7 +57,7 @@ class ResumableFile:
         for another fingerprint, and, without `resume`, for an unfinished file.
         """
         self.path = resolve_links(path)
-        self.partial = partial_path(path)
+        self.partial = self.path.with_name(f"{shorten_name(self.path.name)}.partial")
         self.notes: list[Note] = []
         """notes of the finished parts, in order"""
         self.finished = False
@@ -213,12 +213,6 @@ class ResumableFile:
         data = json.dumps(values).encode()[:-1]
         self._checksum = zlib.crc32(data, self._checksum)
         return data + f', "crc32": "{self._checksum:08x}"}}\n'.encode()
-
-
-def partial_path(path: Path) -> Path:
-    """Return the path of OUT.partial."""
-    path = resolve_links(path)
-    return path.with_name(f"{shorten_name(path.name)}.partial")
 
 
 def _append(file: BinaryIO, data: bytes) -> None:

@@ -122,6 +122,18 @@ def check_fields(settings: Any, prefix: str) -> None:
         rule.check(settings, prefix)
 
 
+class CheckedSettings:
+    """Base of a dataclass of options that `check_fields` checks. prefix: before their names in messages."""
+
+    _prefix: ClassVar[str]
+
+    def __init_subclass__(cls, prefix: str = "") -> None:
+        cls._prefix = prefix
+
+    def __post_init__(self) -> None:
+        check_fields(self, self._prefix)
+
+
 @dataclass(frozen=True)
 class OptionRule:
     """A relation between two options. An option is set if it differs from its default."""
@@ -138,8 +150,8 @@ class OptionRule:
     def check(self, settings: Any, prefix: str) -> None:
         """Raise OptionError if the settings break the rule. prefix: of the names of their fields."""
         name, _, value = self.other.partition(" ")
-        is_set = str(attrgetter(name)(settings)) == value if value else bool(find_set(settings, name))
-        if is_set is self.breaks_if_set and (option := find_set(settings, self.option)):
+        is_set = str(attrgetter(name)(settings)) == value if value else any(find_set(settings, name))
+        for option in find_set(settings, self.option) if is_set is self.breaks_if_set else ():
             problem = self.problem.replace("{value}", str(attrgetter(option)(settings)))
             raise OptionError(f"{prefix}{option}", problem, f"{prefix}{self.other}")
 
@@ -160,16 +172,18 @@ class Excludes(OptionRule):
     breaks_if_set = True
 
 
-def find_set(settings: Any, name: str) -> str:
-    """Return the name of an option that is set, or of the first one in a group; otherwise an empty string."""
-    *groups, last = name.split(".")
-    for group in groups:
-        settings = getattr(settings, group)
-    value = getattr(settings, last)
-    default = next(field_default(each) for each in fields(settings) if each.name == last)
-    if not is_dataclass(value):
-        return name if value != default else ""
-    return next((f"{name}.{inner}" for inner, *_ in find_differences(to_mapping(default), to_mapping(value))), "")
+def find_set(settings: Any, *names: str) -> list[str]:
+    """Return the full names of options that are not as by default: of those with these names, or in these groups."""
+    changed = list[str]()
+    for name in names:
+        group, _, last = name.rpartition(".")
+        owner = attrgetter(group)(settings) if group else settings
+        value, default = getattr(owner, last), next(field_default(each) for each in fields(owner) if each.name == last)
+        if is_dataclass(value):
+            changed += [f"{name}.{inner}" for inner, *_ in find_differences(to_mapping(default), to_mapping(value))]
+        elif value != default:
+            changed.append(name)
+    return changed
 
 
 def check_field(cls: type, name: str, value: Any, prefix: str) -> None:

@@ -86,9 +86,9 @@ def cut_instances(
     """
     lengths = np.asarray(source_lengths) if target_lengths is None else np.maximum(source_lengths, target_lengths)
     costs = _cumulative_costs(lengths)
-    budgets = [(costs, limit)] + (
-        [(_cumulative_costs(second_limit[0]), second_limit[1])] if second_limit is not None else []
-    )
+    budgets = [(costs, limit)]
+    if second_limit is not None:
+        budgets.append((_cumulative_costs(second_limit[0]), second_limit[1]))
     borders = np.asarray(document_offsets, dtype=np.int64)
     max_count = max_sentences if context_spec.sentences is None else min(max_sentences, context_spec.sentences)
     if context_spec.windows:
@@ -98,11 +98,9 @@ def cut_instances(
     else:
         document, overlap_start, first_output, last = _cut_end_to_end(budgets, borders, max_count, overlap)
         start = borders[document]
-        first = (
-            np.maximum(first_output - context_spec.target_context, start)
-            if context_spec.target_context
-            else overlap_start
-        )
+        first = overlap_start
+        if context_spec.target_context:
+            first = np.maximum(first_output - context_spec.target_context, start)
         before = np.maximum(first - context_spec.source_context, start)
     return Instances(document, before, first, first_output, last, costs[last] - costs[first])
 
@@ -198,10 +196,7 @@ def _sum_costs(lengths: Numbers, first: Integers, last: Integers) -> Integers:
 
 
 def cut_dbleu_units(
-    model: ModelConfig,
-    source_lengths: Sequence[int] | NDArray[np.int64],
-    target_lengths: Sequence[int] | NDArray[np.int64],
-    document_offsets: Sequence[int] | NDArray[np.int64],
+    model: ModelConfig, source_lengths: Numbers, target_lengths: Numbers, document_offsets: Numbers
 ) -> list[list[tuple[int, int]]]:
     """Return the units of d-BLEU (Bao et al. 2021): ranges of sentences of each document, packed by both sides.
 

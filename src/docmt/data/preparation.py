@@ -14,7 +14,7 @@ import numpy as np
 from docmt.core.errors import DocmtError
 from docmt.core.files import atomic_directory, check_regular, file_checksums
 from docmt.core.progress import progress
-from docmt.core.settings import MANY, check_fields, option, quote, ranged
+from docmt.core.settings import MANY, CheckedSettings, option, quote, ranged
 from docmt.data.instances import DEFAULT_LIMIT, NUM_BOUNDARY_TOKENS, cut_instances, locate_sentence
 from docmt.data.store import (
     STATISTICS_FILE,
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class PrepareConfig:
+class PrepareConfig(CheckedSettings):
     """Configuration of `docmt prepare`: corpora, tokenizer and store."""
 
     store: Path
@@ -92,7 +92,7 @@ class PrepareConfig:
     """replace an existing store"""
 
     def __post_init__(self) -> None:
-        check_fields(self, "")
+        super().__post_init__()
         parse_columns(self.columns)
         if not self.train:
             raise DocmtError("--train names 0 files; give one JSONL file, or a source and a target file")
@@ -188,7 +188,7 @@ def parse_columns(pairs: Sequence[str]) -> Columns:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Files of a parallel corpus: two text files, or one file with both sides."""
+    """Files of a parallel corpus, as arguments of `read_parallel`: two text files, or one file with both sides."""
 
     source: Path
     target: Path | None = None
@@ -302,15 +302,7 @@ def _iterate_training_sentences(config: PrepareConfig) -> Iterator[tuple[Side, s
 def _read_corpus(corpus: Corpus, split: str, skipped: SkipReport) -> Iterator[ParallelDocument]:
     """Yield the documents of a corpus. Raises DocmtError if there are none."""
     empty = True
-    for document in read_parallel(
-        corpus.source,
-        corpus.target,
-        docids=corpus.docids,
-        drafts=corpus.drafts,
-        columns=corpus.columns,
-        languages=corpus.languages,
-        skipped=skipped,
-    ):
+    for document in read_parallel(**vars(corpus), skipped=skipped):
         empty = False
         yield replace(document, source=tuple(map(normalize_characters, document.source)))
     if empty:
@@ -408,10 +400,8 @@ def _warn_of_short_documents(corpus: Corpus, counts: CorpusCounts) -> None:
     is_usual = is_tsv(corpus.source) and corpus.target is None and not corpus.columns.document
     if is_usual and share >= SHORT_DOCUMENTS and counts.sentences >= FEWEST_LINES:
         _log.warning(
-            "%s: %.0f %% of the lines are documents of their own by column 3. If it does not name documents, say which "
-            "column is which, such as --columns source=2 target=3 document=1",
-            corpus,
-            100 * share,
+            f"{corpus}: {100 * share:.0f} % of the lines are documents of their own by column 3. If it does not name "
+            "documents, say which column is which, such as --columns source=2 target=3 document=1"
         )
 
 
@@ -419,9 +409,8 @@ def _warn_of_languages(config: PrepareConfig) -> None:
     """Warn if docmt has no segmentation rules for the source language, which the model will store."""
     if config.source_language and not knows_language(config.source_language):
         _log.warning(
-            "--source-language %s: docmt has no rules to split text of this language into sentences. docmt translate "
-            "will use those of English (files with one sentence per line need none)",
-            config.source_language,
+            f"--source-language {config.source_language}: docmt has no rules to split text of this language into "
+            "sentences. docmt translate will use those of English (files with one sentence per line need none)"
         )
 
 

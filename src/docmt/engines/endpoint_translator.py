@@ -97,9 +97,8 @@ class EndpointTranslator(DocumentTranslator):
         if isinstance(document, PreparedDocument):
             return document
         source = self.make_document(document)
-        return PreparedDocument(
-            source, [bytes(len(text) // TOKEN_CHARACTERS + 1) for text in source.sentences], source, range(len(source))
-        )
+        sizes = [bytes(len(text) // TOKEN_CHARACTERS + 1) for text in source.sentences]
+        return PreparedDocument(source, sizes, source, range(len(source)))
 
     def resume_after(self, document: PreparedDocument, targets: Sequence[str]) -> ResumePoint:
         """See `DocumentTranslator.resume_after`."""

@@ -135,9 +135,8 @@ class HttpClient:
                 self._is_told |= is_new
                 level = logging.WARNING if is_new else logging.INFO
                 _log.log(level, "%s: %s; asking again in %.1f s", self._profile.name, problem, pause)
-                if cancelled.wait(pause):
-                    raise Cancelled
-            wait = max(wait * 2, _FIRST_WAIT) if attempt else wait
+                cancelled.wait(pause)
+                wait *= 2
             if cancelled.is_set():
                 raise Cancelled
             try:

@@ -21,7 +21,7 @@ import yaml
 from docmt.core.errors import DocmtError
 from docmt.core.files import json_checksum
 from docmt.core.plain_text import read_text
-from docmt.core.settings import MANY, Excludes, OptionError, build, check_fields, quote, ranged, read_yaml
+from docmt.core.settings import MANY, CheckedSettings, Excludes, OptionError, build, quote, ranged, read_yaml
 from docmt.formats.language_codes import language_names, primary_language
 
 PREFIX = "endpoint:"
@@ -58,7 +58,7 @@ class PromptConfig:
 
 
 @dataclass(frozen=True)
-class EngineContext:
+class EngineContext(CheckedSettings, prefix="context."):
     """What of a document the server sees with a sentence."""
 
     sentences: int = ranged(0, 0, 10_000)
@@ -68,7 +68,7 @@ class EngineContext:
 
 
 @dataclass(frozen=True)
-class EngineLimits:
+class EngineLimits(CheckedSettings, prefix="limits."):
     """How much is asked, and for how long."""
 
     requests: int = ranged(4, 1, 1000)
@@ -82,7 +82,7 @@ class EngineLimits:
 
 
 @dataclass(frozen=True)
-class EnginePrices:
+class EnginePrices(CheckedSettings, prefix="prices."):
     """Prices of a million tokens."""
 
     input: float = ranged(0.0, 0, MANY)
@@ -91,7 +91,7 @@ class EnginePrices:
 
 
 @dataclass(frozen=True)
-class EngineProfile:
+class EngineProfile(CheckedSettings):
     """A server that translates sentences, and how it is asked."""
 
     url: str
@@ -127,9 +127,7 @@ class EngineProfile:
 
     def __post_init__(self) -> None:
         """Check the fields."""
-        check_fields(self, "")
-        for group in ("context", "limits", "prices"):
-            check_fields(getattr(self, group), f"{group}.")
+        super().__post_init__()
         if not all(self.languages):
             raise OptionError("source_language", "or target_language is empty: give the code of the language")
         for code, word in language_names().items():

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
 
 from docmt.core.errors import DocmtError
 from docmt.decoding.document_translator import TOKEN_CHARACTERS
@@ -271,17 +270,19 @@ class OpenText:
         """Return the parts that are finished, as those of this document number."""
         first = self.point.sentences
         last = next(n for n in range(first, len(self.document) + 1) if n not in self.results)
-        rows = [(n, self.results.pop(n)) for n in range(first, last)]
-        parts = []
-        for is_failed, group in groupby(rows, lambda row: isinstance(row[1], DocmtError)):
-            pairs = list(group)
-            for each in [[pair] for pair in pairs] if is_failed else [pairs]:
-                start, stop = each[0][0], each[-1][0] + 1
-                self.point = ResumePoint(stop, self._make_history(stop))
-                source = self.document.slice(start, stop)
-                made = None if is_failed else self._make_translation(source, start, [row[1] for row in each])
-                error = each[0][1] if isinstance(each[0][1], DocmtError) else None
-                parts.append(PartialTranslation(number, start, source, self.point, made, error))
+        parts, rows = [], [(n, self.results.pop(n)) for n in range(first, last)]
+        # Each sentence without a translation is a part of its own.
+        for _, group in groupby(rows, lambda row: row[0] if isinstance(row[1], DocmtError) else None):
+            numbers, results = zip(*group, strict=True)
+            start, stop = numbers[0], numbers[-1] + 1
+            self.point = ResumePoint(stop, self._make_history(stop))
+            source, made, error = self.document.slice(start, stop), None, None
+            if isinstance(results[0], DocmtError):
+                error = results[0]
+            else:
+                lossy = {n - start for n in self.lossy.intersection(numbers)}
+                made = _make_translation(source, results, lossy | self.find_missing(results))
+            parts.append(PartialTranslation(number, start, source, self.point, made, error))
         return parts
 
     def _make_history(self, stop: int) -> list[list[list[int]]]:
@@ -289,11 +290,6 @@ class OpenText:
         first = max(stop - self.requests.profile.context.sentences, 0)
         self.targets = {n: text for n, text in self.targets.items() if n >= first}
         return [[list(self.targets.get(n, "").encode())] for n in range(first, stop)]
-
-    def _make_translation(self, source: Document, first: int, rows: Sequence[Any]) -> Translation:
-        """Return the translation of consecutive sentences."""
-        lossy = {n - first for n in self.lossy} & set(range(len(rows)))
-        return _make_translation(source, rows, lossy | self.find_missing(rows))
 
     def join_parts(self, parts: Sequence[PartialTranslation]) -> Translation:
         """Return the translation of the document from those of its parts."""

@@ -4,8 +4,10 @@ from .alignment_error import score_alignments as score_alignments
 from .context_usage import ContextComparison as ContextComparison
 from .context_usage import ContextGain as ContextGain
 from .context_usage import SentenceGain as SentenceGain
+from .context_usage import SuiteContextComparison as SuiteContextComparison
 from .context_usage import UsageConfig as UsageConfig
 from .context_usage import compare_contexts as compare_contexts
+from .context_usage import compare_suite_contexts as compare_suite_contexts
 from .context_usage import context_gain as context_gain
 from .context_usage import sentence_gains as sentence_gains
 from .contrastive import ContrastiveResult as ContrastiveResult
@@ -35,8 +37,6 @@ from .significance import SignificanceConfig as SignificanceConfig
 from .significance import compare as compare
 from .significance import scores_by_position as scores_by_position
 from .source_scores import score_system as score_system
-from .suite_contexts import SuiteContextComparison as SuiteContextComparison
-from .suite_contexts import compare_suite_contexts as compare_suite_contexts
 from .suites import Suite as Suite
 from .suites import read_items as read_items
 from .suites import read_suite as read_suite

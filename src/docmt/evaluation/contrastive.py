@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from docmt.core.errors import DocmtError, map_or_error, printable
 from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
-from docmt.core.settings import check_fields
+from docmt.core.settings import CheckedSettings
 from docmt.documents import Document
 from docmt.evaluation.significance import SIGNIFICANCE_LEVEL, sign_p_value
 from docmt.evaluation.suites import SuiteItem
@@ -61,7 +61,7 @@ RowKind = Literal["suite", "phenomenon", "distance", "label"]
 
 
 @dataclass(frozen=True)
-class SuiteConfig:
+class SuiteConfig(CheckedSettings, prefix="contrastive."):
     """Comparison of the candidates of contrastive test sets.
 
     Published protocols differ: the consistency sets and ContraPro compare sums, others means over tokens. The two
@@ -73,9 +73,6 @@ class SuiteConfig:
     """compare candidates by the sum or the mean of their token log-probabilities"""
     sentences: Literal["all", "deciding"] = "all"
     """sentences that count: all of the document, or only the tested one"""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "contrastive.")
 
 
 @dataclass(frozen=True)
@@ -196,6 +193,11 @@ def distance_name(distance: int | None) -> str:
     return "unknown" if distance is None else str(distance)
 
 
+def pair_sides(source: Sequence[str], target: Sequence[str], id: str = "") -> tuple[Document, Document]:
+    """Return both sides of a document that is scored."""
+    return Document.from_sentences(source, id=id), Document.from_sentences(target, id=id)
+
+
 def evaluate_items(
     translator: Translator,
     items: Sequence[SuiteItem],
@@ -215,11 +217,7 @@ def evaluate_items(
         config = replace(config, sentences="deciding")
 
     def score_group(group: Sequence[SuiteItem]) -> list[list[Translation]]:
-        pairs = [
-            (Document.from_sentences(item.source, id=item.id), Document.from_sentences(candidate, id=item.id))
-            for item in group
-            for candidate in item.candidates
-        ]
+        pairs = [pair_sides(item.source, candidate, item.id) for item in group for candidate in item.candidates]
         noise = None
         if noise_seed is not None:
             from docmt.model.embeddings import ContextNoise  # imported here: it needs torch

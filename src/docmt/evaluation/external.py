@@ -32,7 +32,7 @@ import numpy as np
 
 from docmt.core.errors import DocmtError
 from docmt.core.files import parse_json_or_none
-from docmt.core.settings import Excludes, Needs, OptionError, build, check_fields, option, quote, ranged
+from docmt.core.settings import CheckedSettings, Excludes, Needs, OptionError, build, option, quote, ranged
 from docmt.documents.segmentation import UNSPACED_SCRIPT
 from docmt.evaluation.metric_config import METRIC_NAMES
 from docmt.evaluation.metrics import MetricScore, format_count
@@ -47,7 +47,7 @@ COMET_ADAPTER = Path(__file__).parent / "adapters" / "comet_adapter.py"
 
 
 @dataclass(frozen=True)
-class ExternalConfig:
+class ExternalConfig(CheckedSettings, prefix="external."):
     """Settings of a metric in a separate process; see docs/evaluation.md."""
 
     command: str = ""
@@ -67,7 +67,7 @@ class ExternalConfig:
     )
 
     def __post_init__(self) -> None:
-        check_fields(self, "external.")
+        super().__post_init__()
         size, stride = self.window_sizes()
         if self.window and not 1 <= stride <= size:
             problem = "give W:S, such as 6:3, with S from 1 to W"

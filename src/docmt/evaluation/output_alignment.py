@@ -24,6 +24,8 @@ from docmt.documents import ParallelDocument
 from docmt.documents.segmentation import sentence_spans
 
 Documents: TypeAlias = Sequence[Sequence[str]]
+Sources: TypeAlias = Sequence[tuple[str, Sequence[str]]]
+"""Ids and sentences of documents."""
 Ranges: TypeAlias = Sequence[Sequence[tuple[int, int]]]
 Bead: TypeAlias = tuple[range, range]
 """Source sentences and sentences of the translation that belong together; either may be empty."""

@@ -22,7 +22,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.files import json_checksum, parse_json, read_bytes
 from docmt.evaluation.metric_config import HUMAN_METRICS, MetricConfig
 from docmt.evaluation.metrics import Evaluation, MetricScore, Statistics, format_count
-from docmt.evaluation.output_alignment import Documents
+from docmt.evaluation.output_alignment import Documents, Sources
 from docmt.evaluation.significance import Comparison, SignificanceConfig, compare_metrics, ratio
 
 HumanProtocol = Literal["cESA", "ESA"]
@@ -32,11 +32,7 @@ _RESET = "__RESET__"  # annotation by which Pearmut takes back all earlier ones 
 
 
 def build_campaign(
-    name: str,
-    documents: Sequence[tuple[str, Sequence[str]]],
-    systems: Mapping[str, Documents],
-    protocol: HumanProtocol = "cESA",
-    seed: int = 0,
+    name: str, documents: Sources, systems: Mapping[str, Documents], protocol: HumanProtocol = "cESA", seed: int = 0
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a campaign of whole documents, and its key. Both are JSON values.
 

@@ -17,7 +17,7 @@ from docmt.core.html_page import escape_text, mark_spans, render_page
 from docmt.documents.segmentation import UNSPACED_SCRIPT
 from docmt.evaluation.metric_config import METRIC_NAMES, MetricConfig
 from docmt.evaluation.metrics import Evaluation, evaluate_documents
-from docmt.evaluation.output_alignment import Documents
+from docmt.evaluation.output_alignment import Documents, Sources
 from docmt.evaluation.significance import Comparison, scores_by_position
 
 MOST_DOCUMENTS = 20
@@ -29,11 +29,7 @@ _DIFFERENCES = '<p class="less">Row minus column. Bold: p &lt; 0.05, without cor
 
 
 def render_report(
-    title: str,
-    comparison: Comparison,
-    sources: Sequence[tuple[str, Sequence[str]]],
-    references: Documents,
-    translations: Mapping[str, Documents],
+    title: str, comparison: Comparison, sources: Sources, references: Documents, translations: Mapping[str, Documents]
 ) -> str:
     """Return the report on the systems of a comparison as an HTML page.
 

@@ -21,7 +21,7 @@ from docmt.core.errors import DocmtError
 from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import align_columns, escape_markdown, markdown_table
 from docmt.core.progress import progress
-from docmt.core.settings import check_fields, ranged
+from docmt.core.settings import CheckedSettings, ranged
 from docmt.evaluation.metric_config import METRIC_NAMES, SEGMENTS
 from docmt.evaluation.metrics import Evaluation, MetricScore, Scores, Statistics, format_count
 
@@ -51,7 +51,7 @@ Formula: TypeAlias = Callable[[Statistics], Scores]
 
 
 @dataclass(frozen=True)
-class SignificanceConfig:
+class SignificanceConfig(CheckedSettings, prefix="significance."):
     """Settings of significance tests and confidence intervals."""
 
     test: Literal["randomization", "bootstrap", "sign"] = "randomization"
@@ -62,9 +62,6 @@ class SignificanceConfig:
     """random samples of the test and of the confidence intervals"""
     seed: int = ranged(12345, 0, 2**32 - 1)
     """seed of the random samples"""
-
-    def __post_init__(self) -> None:
-        check_fields(self, "significance.")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import torch
 import yaml
 
 from docmt.checkpoint.model_directory import find_model, load_model_config
-from docmt.checkpoint.model_names import find_named_model
+from docmt.checkpoint.model_names import find_path
 from docmt.checkpoint.weights import CONFIG_FILE
 from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.files import json_checksum, lock_directory, make_directory, read_json, stored_checksums, write_text
@@ -214,7 +214,7 @@ def _configure_run(
         raise _SkippedVariantError(f"it starts from {missing}, which is skipped")
     values |= {setting: str(planned[start].run) for setting, start in variant.starts.items()}
     config = TrainConfig.from_dict(nest(values, location), location)
-    start = None if variant.starts or config.initialize_from is None else _locate_start(config.initialize_from)
+    start = None if variant.starts or config.initialize_from is None else find_path(config.initialize_from)
     if missing_paths := [str(each) for each in (config.store, start) if each is not None and not each.exists()]:
         raise _SkippedVariantError(f"{' and '.join(missing_paths)} missing: see {path} for how to create them")
     store = plan.store if config.store == plan.store.directory else PreparedStore.open(config.store)
@@ -255,7 +255,7 @@ def _identify_start(plan: ExperimentPlan, start: Path | None) -> str:
     if start is None or start.parent == plan.output / RUNS_FOLDER:
         return "" if start is None else _identifier(start)
     with suppress(DocmtError):  # another model at the same path, or of the same name, makes another run
-        path = find_model(_locate_start(start)) / CONFIG_FILE
+        path = find_model(find_path(start)) / CONFIG_FILE
         return f"{start} {stored_checksums(read_json(path), path)}"
     return str(start)
 
@@ -263,11 +263,6 @@ def _identify_start(plan: ExperimentPlan, start: Path | None) -> str:
 def _identifier(run: Path) -> str:
     """Return the seed and the identifier in the name of a run directory."""
     return run.name.rpartition("-seed")[2]
-
-
-def _locate_start(start: Path) -> Path:
-    """Return the path of a starting model, which may be a path or a name."""
-    return start if start.exists() else find_named_model(str(start)) or start
 
 
 def _load_start(start: Path, store: PreparedStore) -> ModelConfig:

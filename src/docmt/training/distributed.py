@@ -164,9 +164,7 @@ def _build_strategy(config: TrainConfig, processes: Processes, strategy: str) ->
             process_group_backend="cpu:gloo,cuda:nccl" if processes.accelerator == "cuda" else "gloo",
             timeout=EXCHANGE_TIMEOUT,
         )
-    if processes.count == 1:
-        return "auto"
-    return DDPStrategy(timeout=EXCHANGE_TIMEOUT)
+    return "auto" if processes.count == 1 else DDPStrategy(timeout=EXCHANGE_TIMEOUT)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from docmt.checkpoint.model_directory import load_languages, load_model_config, load_model_tokenizer, load_model_weights
 from docmt.checkpoint.weights import check_shapes, read_weights
 from docmt.core.errors import DocmtError
+from docmt.core.grouping import group_pairs
 from docmt.core.settings import flatten, quote, to_mapping
 from docmt.formats.language_codes import is_same_language
 from docmt.model import ModelConfig, TranslationModel
@@ -133,9 +134,8 @@ def adopt_architecture(config: ModelConfig, started: ModelConfig) -> ModelConfig
         names = [name for name in names if name not in _PRESET_FIELDS]
     if start.system != config.system or not hasattr(config, config.system):
         return _fill_defaults_from(config, start, names)
-    options: dict[str, Any] = {
-        config.system: _fill_defaults_from(config.system_options, start.system_options, vars(config.system_options))
-    }
+    filled = _fill_defaults_from(config.system_options, start.system_options, vars(config.system_options))
+    options: dict[str, Any] = {config.system: filled}
     return replace(_fill_defaults_from(config, start, [*names, "linear"]), **options)
 
 
@@ -203,13 +203,11 @@ def _load_base(directory: Path, model: TranslationModel, tokenizer: Tokenizer) -
 
 def check_vocabulary(directory: Path, started: ModelConfig, tokenizer: Tokenizer) -> None:
     """Raise DocmtError if a model to start from has another vocabulary than the training data (tokenizer: of these)."""
-    words, option = (
-        (tokenizer.for_side("source"), "source-tokenizer") if started.is_encoder else (tokenizer, "tokenizer")
-    )
+    words = tokenizer.for_side("source") if started.is_encoder else tokenizer
     if not load_model_tokenizer(directory).has_same_vocabulary(words):
         raise DocmtError(
             f"{directory} has another vocabulary than the training data: prepare the data with its tokenizer "
-            f"(`docmt prepare --{option} {directory}`)"
+            f"(`docmt prepare --{'source-' * started.is_encoder}tokenizer {directory}`)"
         )
 
 
@@ -253,10 +251,8 @@ def _check_architecture(directory: Path, started: ModelConfig, config_here: Mode
     for name in _architecture_fields(started):
         _check_equal(directory, name, getattr(started.resolve(), name), getattr(config_here.resolve(), name))
     if started.system == config_here.system:
-        start_join, join = (
-            getattr(config.resolve().system_options, "fusion", None) for config in (started, config_here)
-        )
-        _check_equal(directory, f"{config_here.system}.fusion", start_join, join)
+        joins = [getattr(each.resolve().system_options, "fusion", None) for each in (started, config_here)]
+        _check_equal(directory, f"{config_here.system}.fusion", *joins)
     if not started.system_options.has_linear_attention:
         return
     if not config_here.system_options.has_linear_attention:
@@ -340,9 +336,7 @@ def build_parameter_groups(
         raise DocmtError("optimizer.pretrained_lr_scale has no effect, as all loaded weights are frozen: leave it out")
     for name, factor in _rate_factors(settings, names, parameters).items():
         scales[name] *= factor
-    groups: dict[float, list[nn.Parameter]] = {}
-    for name, scale in scales.items():
-        groups.setdefault(scale, []).append(parameters[name])
+    groups = group_pairs((scale, parameters[name]) for name, scale in scales.items())
     return [{"params": group, "scale": scale} for scale, group in groups.items()]
 
 

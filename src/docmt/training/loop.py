@@ -211,11 +211,10 @@ class Training:
         weighted = find_word_tokens(corpus.tokenizer, config.objective.weighted_words)
         self.updater = Updater(fabric, config, self.model, self.state.new_weights, checkpoint, weighted)
         self.weights = self.updater.weights
+        interval = self.state.interval
         if fabric.is_global_zero:
-            run.truncate_metrics(self.state.update, within_interval=self.state.interval.tokens > 0)
-        self.sums = torch.tensor(
-            [self.state.interval.loss, self.state.interval.nll], dtype=torch.float64, device=fabric.device
-        )
+            run.truncate_metrics(self.state.update, within_interval=interval.tokens > 0)
+        self.sums = torch.tensor([interval.loss, interval.nll], dtype=torch.float64, device=fabric.device)
         self.gradient_norm: torch.Tensor | None = None  # of the last update, if it was measured
         self.tensorboard = TensorBoardLogger(run.tensorboard, config.tensorboard, self.state.update)
         self.loss_note = self.dev_note = ""  # texts for the progress line
@@ -236,7 +235,8 @@ class Training:
                 self._note_loss()
                 if state.update % config.log_every == 0:
                     self._record_interval()
-                    self._start_interval()
+                    self.sums.zero_()
+                    state.interval.tokens, state.interval.seconds = 0, 0.0
                 every = config.validation.every
                 validated = (state.update % every == 0) if every else epoch_ended
                 if validated:
@@ -315,11 +315,6 @@ class Training:
         line["tokens_per_second"] = round(state.interval.tokens / max(state.interval.seconds, 1e-9), 1)
         self._add_metrics(line)
 
-    def _start_interval(self) -> None:
-        """Start a new interval of metrics."""
-        self.sums.zero_()
-        self.state.interval.tokens, self.state.interval.seconds = 0, 0.0
-
     def _validate(self) -> None:
         """Evaluate the model on the dev split; save its weights if they are the best or part of the average."""
         state, config, dev = self.state, self.config, self.corpus.dev
@@ -372,10 +367,8 @@ class Training:
 
     def _snapshots_to_average(self) -> list[tuple[int, float]]:
         """Return update and score of the saved snapshots that the final model is the mean of."""
-        state, checkpoints = self.state, self.config.checkpoints
-        return select_updates(
-            state.snapshots, checkpoints.average, checkpoints.average_count, state.best.higher_is_better
-        )
+        state, policy = self.state, self.config.checkpoints
+        return select_updates(state.snapshots, policy.average, policy.average_count, state.best.higher_is_better)
 
     def _check_training(self) -> None:
         """Raise DocmtError if loss or weights are not finite, before they replace a good checkpoint.
@@ -502,10 +495,8 @@ class Training:
         facts = {**self._facts(), "ended_because": reason, "weights": origin}
         scores = []
         if dev is not None:
-            smoothing = self.config.objective.label_smoothing
-            dev_loss = compute_dev_loss(
-                self.fabric, self.model, dev, lambda batch: model_loss(self.model, batch, smoothing)
-            )
+            measure = partial(model_loss, self.model, smoothing=self.config.objective.label_smoothing)
+            dev_loss = compute_dev_loss(self.fabric, self.model, dev, measure)
             facts["dev_loss_of_this_model"] = f"{dev_loss.loss:.4f} (nll {dev_loss.nll:.4f} nats a token)"
             if self.bleu is not None:
                 score = self.bleu(self.model)
@@ -514,13 +505,8 @@ class Training:
             self._write_model(facts, scores)
         _log.info("finished: %s; the model is %s", reason, origin)
         if state.best.score is not None:
-            _log.info(
-                "best validation: dev %s %.4f after update %d; dev loss of the model: %s",
-                self._score_name,
-                state.best.score,
-                state.best.update,
-                facts["dev_loss_of_this_model"],
-            )
+            best = f"{self._score_name} {state.best.score:.4f} after update {state.best.update}"
+            _log.info(f"best validation: dev {best}; dev loss of the model: {facts['dev_loss_of_this_model']}")
         _log.info("try: docmt translate %s FILE", shlex.quote(str(self.run.path)))
         self.fabric.barrier()
 

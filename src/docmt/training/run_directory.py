@@ -203,9 +203,7 @@ class RunDirectory:
     def _check_new(self) -> None:
         """Raise DocmtError if the directory has files, other than those of a start that was killed at once."""
         try:
-            leftovers = {
-                leftover.path for leftover in files.find_leftovers(self.path) if leftover.target == self.recipe.name
-            }
+            leftovers = {each.path for each in files.find_leftovers(self.path) if each.target == self.recipe.name}
             if self.checkpoints.is_dir() and not any(self.checkpoints.iterdir()):
                 leftovers.add(self.checkpoints)
             unexpected = set(self.path.iterdir()) - leftovers - {self.path / files.LOCK_FILE}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY, Excludes, Needs, build, check_fields, check_number, quote, ranged, to_mapping
+from docmt.core.settings import MANY, CheckedSettings, Excludes, Needs, build, check_number, quote, ranged, to_mapping
 from docmt.core.settings import first_difference as first_settings_difference
 from docmt.model import ModelConfig
 
@@ -19,7 +19,7 @@ _NO_ADAPTERS = "is set but {} is 0: choose a rank, or leave it out"
 
 
 @dataclass(frozen=True)
-class BatchConfig:
+class BatchConfig(CheckedSettings, prefix="batches."):
     """Batches of an update."""
 
     batch_tokens: int = ranged(4096, 1, MANY)
@@ -29,12 +29,9 @@ class BatchConfig:
     train_share: float = ranged(1.0, 1e-9, 1)
     """share of the training documents to use, from the first on"""
 
-    def __post_init__(self) -> None:
-        check_fields(self, "batches.")
-
 
 @dataclass(frozen=True)
-class ObjectiveConfig:
+class ObjectiveConfig(CheckedSettings, prefix="objective."):
     """Training objective."""
 
     label_smoothing: float = ranged(0.1, 0, 0.99)
@@ -48,12 +45,9 @@ class ObjectiveConfig:
     word_weight: float = ranged(2.0, 0, 1000)
     """weight of the loss of `weighted_words`; that of the other words is 1"""
 
-    def __post_init__(self) -> None:
-        check_fields(self, "objective.")
-
 
 @dataclass(frozen=True)
-class OptimizerConfig:
+class OptimizerConfig(CheckedSettings, prefix="optimizer."):
     """Adam with linear warm-up and inverse square root decay."""
 
     learning_rate: float = ranged(5e-4, 1e-12, 1000)
@@ -74,7 +68,7 @@ class OptimizerConfig:
     """learning rate factors of weights: pattern=factor, such as encoder.*=0.1"""
 
     def __post_init__(self) -> None:
-        check_fields(self, "optimizer.")
+        super().__post_init__()
         self.factors  # noqa: B018 - raises for malformed entries
 
     @property
@@ -96,7 +90,7 @@ def _parse_rate(rate: str) -> tuple[str, float]:
 
 
 @dataclass(frozen=True)
-class AdapterConfig:
+class AdapterConfig(CheckedSettings, prefix="adapters."):
     """Low-rank adapters (Hu et al. 2021): train small additions to frozen loaded weights."""
 
     rank: int = ranged(0, 0, 65_536)
@@ -107,7 +101,7 @@ class AdapterConfig:
     """name patterns of the linear modules to adapt, separated by commas"""
 
     def __post_init__(self) -> None:
-        check_fields(self, "adapters.")
+        super().__post_init__()
         self.patterns  # noqa: B018 - raises for empty ones
 
     @property
@@ -125,7 +119,7 @@ def _split_words(name: str, value: str, advice: str, exclusive: tuple[str, ...] 
 
 
 @dataclass(frozen=True)
-class ValidationConfig:
+class ValidationConfig(CheckedSettings, prefix="validation."):
     """Validation on the dev split, and choice of the best model."""
 
     every: int = ranged(0, 0, MANY)
@@ -137,12 +131,9 @@ class ValidationConfig:
     entropy: bool = False
     """measure attention entropy in bits at each validation"""
 
-    def __post_init__(self) -> None:
-        check_fields(self, "validation.")
-
 
 @dataclass(frozen=True)
-class StopConfig:
+class StopConfig(CheckedSettings, prefix="stop."):
     """Limits of training; the first one reached ends it. Resumed runs may change them."""
 
     max_steps: int = ranged(0, 0, MANY)
@@ -155,14 +146,14 @@ class StopConfig:
     """validations without improvement; 0 = no limit"""
 
     def __post_init__(self) -> None:
-        check_fields(self, "stop.")
+        super().__post_init__()
         limits = ("max_steps", "max_epochs", "max_minutes", "patience")
         if not any(getattr(self, name) for name in limits):
             raise DocmtError(f"the training would never end: set one of {', '.join(f'stop.{name}' for name in limits)}")
 
 
 @dataclass(frozen=True)
-class CheckpointConfig:
+class CheckpointConfig(CheckedSettings, prefix="checkpoints."):
     """Checkpoints and averaging."""
 
     every: int = ranged(1000, 1, MANY)
@@ -174,12 +165,9 @@ class CheckpointConfig:
     keep: int = ranged(0, 0, 10_000)
     """last validations (without a dev split: checkpoints) whose weights are kept, for docmt average"""
 
-    def __post_init__(self) -> None:
-        check_fields(self, "checkpoints.")
-
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(CheckedSettings):
     """Configuration of a training run, as command-line options, as recipe file and in the run directory."""
 
     store: Path
@@ -260,7 +248,7 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        check_fields(self, "")
+        super().__post_init__()
         system, drafts = self.model.system, self.model.system_options.context_spec().drafts
         start_setting = self.model.system_options.initialization_setting
         self.freeze_patterns  # noqa: B018 - raises for malformed ones

@@ -53,10 +53,8 @@ class MasterWeights:
 
     def __init__(self, model: nn.Module) -> None:
         """Convert the large weights of the model to bfloat16 in place."""
-        modules = (
-            module for module in model.modules() if isinstance(module, nn.Linear | nn.Embedding | OutputProjection)
-        )
-        bfloat16_parameters = {parameter for module in modules for parameter in module.parameters(recurse=False)}
+        large = [each for each in model.modules() if isinstance(each, nn.Linear | nn.Embedding | OutputProjection)]
+        bfloat16_parameters = {parameter for module in large for parameter in module.parameters(recurse=False)}
         self.trainable: dict[str, nn.Parameter] = {}
         """parameters that the optimizer changes, by name"""
         self._frozen: dict[str, Tensor] = {}
@@ -131,7 +129,9 @@ class TrainedWeights:
         if self.is_sharded:
             weights = dict(self.model.state_dict())
             self.module = fabric.setup_module(loss)
-            spread_weights(self.model, weights if fabric.is_global_zero else {})
+            # Gives every process its part of the weights, which only the first one has. One tensor at a time is sent.
+            options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+            set_model_state_dict(self.model, weights if fabric.is_global_zero else {}, options=options)
         else:
             fabric.to_device(loss)
             if config.precision == "bfloat16-weights":
@@ -231,12 +231,6 @@ def find_units(module: nn.Module) -> Iterator[nn.Module]:
         yield from find_units(child)
     if isinstance(module, Layer | nn.LSTM):
         yield module
-
-
-def spread_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Give every process its part of `weights`, which only the first process has. One tensor at a time is sent."""
-    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-    set_model_state_dict(model, dict(weights), options=options)
 
 
 def copy_like(tensor: Tensor, reference: Tensor) -> Tensor:

@@ -191,9 +191,8 @@ def _check_folders(options: BulkOptions, folders: Sequence[Path]) -> None:
     for folder in folders:
         if Path(options.output).resolve().is_relative_to(folder.resolve()):
             raise DocmtError(f"{options.output} is inside the input {folder}: choose another -o DIR")
-    for name in (*_OF_ROWS, "search.n_best"):
-        if find_set(options, name):
-            raise DocmtError(f"{format_flag(name)} is for JSONL and Parquet, not for folders of files: leave it out")
+    for name in find_set(options, *_OF_ROWS, "search.n_best"):
+        raise DocmtError(f"{format_flag(name)} is for JSONL and Parquet, not for folders of files: leave it out")
 
 
 def _settings(translator: DocumentTranslator, options: BulkOptions) -> dict[str, Any]:

@@ -9,13 +9,12 @@ from typing import Literal
 from docmt import checking
 from docmt.checking import KINDS, CheckConfig, CheckReport, Finding
 from docmt.cli.model_arguments import ProtectOptions
-from docmt.cli.options import changed
 from docmt.cli.output import check_outputs, write_json
 from docmt.core.errors import DocmtError, printable
 from docmt.core.files import check_regular
 from docmt.core.plain_text import STANDARD, write_text
 from docmt.core.progress import progress
-from docmt.core.settings import MANY, check_choice, format_flag, option
+from docmt.core.settings import MANY, check_choice, find_set, format_flag, option
 
 FAILING_FINDINGS = 1
 """Exit status after findings of a kind that --fail-on names."""
@@ -104,7 +103,7 @@ def _check(options: CheckOptions) -> None:
         raise DocmtError(
             "--show is for the terminal, but standard output gets JSON or HTML: name a file, or leave --show out"
         )
-    for name in changed(options.check, *vars(CheckConfig())) if options.only else ():
+    for name in find_set(options.check, *vars(options.check)) if options.only else ():
         kind = name.partition("_")[0]  # thresholds begin with their kind
         if kind in KINDS and kind not in options.only:
             raise DocmtError(
@@ -117,22 +116,21 @@ def _check(options: CheckOptions) -> None:
 
 def _print(report: CheckReport, most: int) -> None:
     """Print a table of all findings, then the first ones of each kind."""
-    rows = [
-        (kind, count, report.hidden[kind]) for kind, count in report.counts().items() if count or report.hidden[kind]
-    ]
+    counts = {kind: count for kind, count in report.counts().items() if count or report.hidden[kind]}
     languages = f"{report.source_language or '?'} to {report.target_language or '?'}"
     documents = f"{report.documents:,} document{'s' * (report.documents != 1)}"
     sentences = f"{report.sentences:,} sentence{'s' * (report.sentences != 1)}"
     for line in [f"{documents}, {sentences}, {languages}", *report.notes]:
         print(printable(line))
-    if not rows:
+    if not counts:
         print("no findings")
         return
-    width = max(len(kind) for kind, _, _ in rows)
-    for kind, count, hidden in rows:
+    width = max(map(len, counts))
+    for kind, count in counts.items():
+        hidden = report.hidden[kind]
         uncertain = f" ({hidden:,} less certain, --certainty possible)" if hidden else ""
         print(f"{count:>7,}  {kind:<{width}}  {KINDS[kind]}{uncertain}")
-    for kind, count, _ in rows:
+    for kind, count in counts.items():
         if count and most:
             print(f"\n{kind}: {KINDS[kind]}")
             for finding in report.select(kind)[:most]:

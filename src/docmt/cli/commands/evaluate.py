@@ -24,13 +24,12 @@ from docmt.cli.model_arguments import (
     read_languages,
     short_names,
 )
-from docmt.cli.options import changed
 from docmt.cli.output import Report, check_outputs, map_or_report, print_table, write_results
 from docmt.core.errors import DocmtError
 from docmt.core.files import check_regular, make_directory
 from docmt.core.plain_text import STANDARD, read_lines, write_text
 from docmt.core.progress import is_terminal, progress
-from docmt.core.settings import format_flag, option
+from docmt.core.settings import find_set, format_flag, option
 from docmt.data.instances import cut_dbleu_units
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
 from docmt.decoding.translation_results import Translation
@@ -42,7 +41,7 @@ from docmt.evaluation import compare, scores_by_position
 from docmt.evaluation.external import ExternalConfig, ExternalScore, score_externally
 from docmt.evaluation.metric_config import CONSISTENCY_METRICS, METRIC_NAMES, MetricConfig
 from docmt.evaluation.metrics import Evaluation, check_document_counts, group_by_unit, read_aligned_documents
-from docmt.evaluation.output_alignment import Documents, Ranges
+from docmt.evaluation.output_alignment import Documents, Ranges, Sources
 from docmt.evaluation.significance import Comparison, PositionScores, SignificanceConfig, check_can_resample
 from docmt.evaluation.source_scores import score_system
 from docmt.terms import Glossary
@@ -178,7 +177,7 @@ class EvaluateRun:
     """[D] documents to translate; empty if no system is a model"""
     references: list[Corpus]
     """[D] documents of each reference"""
-    sources: Sequence[tuple[str, Sequence[str]]] = ()
+    sources: Sources = ()
     """[D] ids and source sentences, if anything needs them"""
     matcher: TermMatcher | None = None
     """of the glossaries, if there are any"""
@@ -193,7 +192,7 @@ class EvaluateRun:
             )
         return read_aligned_documents(path, reference, self.references[0])
 
-    def read_sources(self) -> Sequence[tuple[str, Sequence[str]]]:
+    def read_sources(self) -> Sources:
         """Return ids and source sentences. Raises DocmtError if pairs are needed, and the reference has others."""
         path, reference = str(self.options.source), self.references[0]
         pairs = [(document.id, document.source) for document in self.corpus]
@@ -261,7 +260,7 @@ def _check(options: EvaluateOptions, systems: Sequence[ScoredSystem]) -> None:
     several, protocol = len(systems) > 1, options.metrics.protocol
     model_options = ["output", "device", "precision", "batch_tokens", "protect"]
     model_options += [] if options.needs_source or options.report_files else ["source"]
-    if not models and (unused := changed(options, *model_options, "search", "context")):
+    if not models and (unused := find_set(options, *model_options, "search", "context")):
         names = ", ".join(format_flag(name) for name in unused)
         _log.warning(f"{names}: no effect, because only files are scored")
     if options.external.command:
@@ -368,12 +367,8 @@ def lines_like_source(source: str, corpus: Sequence[ParallelDocument], translati
 def cut_units(translator: Any, document: ParallelDocument) -> list[tuple[int, int]]:
     """Cut a document into instances as in training: ranges of sentences, the published units of d-BLEU."""
     sides = translator.encode(document.source, "source"), translator.encode(document.target, "target")
-    configs = [member.config for member in translator.models]
-    limits = replace(
-        configs[0],
-        instance_tokens=min(config.instance_tokens for config in configs),
-        instance_sentences=min(config.instance_sentences for config in configs),
-    )
+    configs, names = [member.config for member in translator.models], ("instance_tokens", "instance_sentences")
+    limits = replace(configs[0], **{name: min(getattr(config, name) for config in configs) for name in names})
     return cut_dbleu_units(limits, list(map(len, sides[0])), list(map(len, sides[1])), [0, len(document.source)])[0]
 
 

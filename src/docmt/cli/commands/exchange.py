@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from docmt import decoding
 from docmt.checking import read_translation
 from docmt.checking.languages import detect_language
 from docmt.checking.renderings import Links, find_renderings, find_repeated_phrases, link_by_counts, most_common_text
-from docmt.cli.model_arguments import ProtectOptions, SearchOptions, load_engine, log_use, read_languages
+from docmt.cli.model_arguments import ProtectOptions, SearchOptions, link_words, load_engine, log_use, read_languages
 from docmt.cli.output import Report, check_outputs, print_table, write_json
 from docmt.core.errors import USAGE_ERROR, DocmtError
 from docmt.core.plain_text import plain_name, read_bytes, write_bytes, write_text
 from docmt.core.settings import MANY, Needs, option
 from docmt.decoding.file_translation import FIELD_SEPARATOR, FileConfig, FileTranslation, align_parts, read_file
-from docmt.documents import Document, ParallelDocument
+from docmt.documents import ParallelDocument
 from docmt.documents.document import shorten
 from docmt.documents.input_formats import FORMATS, FormatName
 from docmt.documents.segmentation import DEFAULT_LANGUAGE
@@ -258,7 +259,11 @@ def _extract_terms(options: TermsOptions, output: str) -> None:
     codes = [primary_language(code) or detect_language([pair[n] for pair in pairs]) for n, code in enumerate(languages)]
     lemmas = choose_lemma(codes[0]), choose_lemma(codes[1])
     phrases = find_repeated_phrases([source for source, _ in pairs], codes[0], lemmas[0])
-    links = _link(options.model, documents) if options.model else link_by_counts(pairs, (codes[0], codes[1]), lemmas)
+    if options.model:
+        texts = [(document.source, document.target) for document in documents]
+        links: Links = dict(enumerate(link_words(decoding.Translator(options.model), texts)))
+    else:
+        links = link_by_counts(pairs, (codes[0], codes[1]), lemmas)
     found = find_renderings(pairs, phrases, links, codes[1], lemmas[1])
     found = [phrase for phrase in found if phrase.total >= _LEAST_USES and len(phrase.groups[0]) > 1]
     found.sort(key=lambda phrase: (len(phrase.groups[0]) - phrase.total, -phrase.total, phrase.text))
@@ -298,16 +303,6 @@ def _read_documents(options: TermsOptions) -> list[ParallelDocument]:
     for finding in paired.findings:
         _log.warning(f"{finding.sentences[0].document}: skipped: {finding.message}")
     return paired.documents
-
-
-def _link(model: str, documents: Sequence[ParallelDocument]) -> Links:
-    """Return the links of sentences, by their number over all documents."""
-    from docmt.decoding import Translator  # torch loads slowly
-
-    translator = Translator(model)
-    texts = [(Document.from_sentences(each.source), Document.from_sentences(each.target)) for each in documents]
-    aligned = translator.align(translator.score_all(texts))
-    return dict(enumerate(links for translation in aligned for links in translation.alignments()))
 
 
 def _convert_glossaries(options: TermsOptions, output: str) -> None:

@@ -44,6 +44,7 @@ from docmt.documents.corpus_files import count_untranslated
 _log = logging.getLogger(__name__)
 NO_SCORE = "-"
 """Text output for a sentence of a document that could not be scored."""
+_NOT_COMPUTED = "has no effect without {}, because nothing is computed: leave it out"
 DRAWN_TOKENS = 60
 """Longest side of a heat map."""
 
@@ -159,9 +160,7 @@ class InspectOptions(ModelOptions):
 
     option_rules = (
         Excludes("curves", "model", "and {} are both set: inspect trainings or a model"),
-        Needs("device", "source", "has no effect without {}, because nothing is computed: leave it out"),
-        Needs("precision", "source", "has no effect without {}, because nothing is computed: leave it out"),
-        Needs("batch_tokens", "source", "has no effect without {}, because nothing is computed: leave it out"),
+        *(Needs(name, "source", _NOT_COMPUTED) for name in ("device", "precision", "batch_tokens")),
         Needs("search", "source", "has no effect without {}: leave it out"),
         Needs("context", "source", "has no effect without {}: leave it out"),
         Excludes("search", "target", "has no effect with {}, because nothing is translated: leave it out"),

@@ -131,9 +131,8 @@ def _list_installed() -> Iterator[str]:
 def _list_available() -> Iterator[str]:
     """Yield the lines of the table of recommended models."""
     entries = read_package_yaml("docmt.checkpoint", "available_models.yaml")
-    rows = [["docmt pull", "languages", "licence", "size"]]
-    for entry in entries:
-        rows.append([entry["id"], entry["languages"], _describe_licence(entry["licence"]), entry["size"]])
+    cells = [[each["id"], each["languages"], _describe_licence(each["licence"]), each["size"]] for each in entries]
+    rows = [["docmt pull", "languages", "licence", "size"], *cells]
     head, *lines = map(str.rstrip, align_columns(rows, len(rows[0])))
     yield head
     for line, entry in zip(lines, entries, strict=True):

@@ -27,9 +27,15 @@ from docmt.core.settings import Excludes, Needs, option
 from docmt.decoding.search_config import SearchConfig
 from docmt.decoding.translation_results import Translation
 from docmt.documents import ParallelDocument
-from docmt.evaluation.context_usage import check_has_context, document_gains, score_with_and_without_context
+from docmt.evaluation.context_usage import (
+    CONDITIONS,
+    SCORED_CONDITIONS,
+    check_has_context,
+    document_gains,
+    score_with_and_without_context,
+    shuffle_contexts,
+)
 from docmt.evaluation.contrastive import SuiteRow, build_suite_rows, suite_markdown, suite_text
-from docmt.evaluation.suite_contexts import CONDITIONS, SCORED_CONDITIONS, shuffle_contexts
 
 _log = logging.getLogger(__name__)
 
@@ -200,16 +206,14 @@ def _probe(command: ProbeRun, model: str) -> Probe:
 
 def _run_suites(command: ProbeRun, model: str, translator: decoding.Translator, probe: Probe) -> None:
     """Run a model on every test set."""
-    report = Report()
+    report, config = Report(), command.options.contrastive
     for name, suite in command.suites.items():
         collect = partial(_collect, report, f"{command.prefix(model)}{name}", suite, "")
         with command.label_progress(model, name):
             if suite.generative:
                 probe.answers[name] = evaluation.evaluate_translations(translator, suite.items, collect)
             else:
-                probe.answers[name] = evaluation.evaluate_items(
-                    translator, suite.items, command.options.contrastive, collect
-                )
+                probe.answers[name] = evaluation.evaluate_items(translator, suite.items, config, collect)
     counts = [result.overall for result in probe.answers.values()]
     items, failed = (sum(getattr(count, name) for count in counts) for name in ("total", "unanswered"))
     probe.warnings, probe.status = report.counts(), report.log(items, items - failed, "items", "answered")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from docmt.cli.model_arguments import DeviceOptions, ProtectOptions, TermOptions
 from docmt.core.errors import DocmtError, missing_package_error
+from docmt.core.files import user_folder
 from docmt.core.logging import show_times
 from docmt.core.settings import MANY, Needs, option
 from docmt.decoding.search_config import FOR_TRANSLATE, SearchConfig
@@ -120,9 +121,7 @@ def run_serve(options: ServeOptions) -> int:
 
 def default_data() -> Path:
     """Return the directory of the service: in DOCMT_HOME, or in the user's state directory (XDG_STATE_HOME)."""
-    if home := os.environ.get("DOCMT_HOME"):
-        return Path(home) / "serve"
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "docmt" / "serve"
+    return user_folder("serve", "XDG_STATE_HOME", ".local/state")
 
 
 def _manage_keys(options: ServeOptions, data: Path) -> int:

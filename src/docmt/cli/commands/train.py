@@ -14,6 +14,7 @@ from docmt import data, experiments, training
 from docmt.cli.model_arguments import resolve_model_names
 from docmt.cli.options import EveryCommand, Parser, is_recipe
 from docmt.core.errors import INTERRUPTED, USAGE_ERROR, DocmtError, printable
+from docmt.core.plain_text import align_columns
 from docmt.core.settings import check_field, check_number, convert_or_raise, field_range, option, quote
 from docmt.data import PrepareConfig
 from docmt.data.preparation import LEARNED_KINDS
@@ -206,9 +207,8 @@ def run_reproduce(arguments: Sequence[str]) -> int:
     parser = make_reproduce_parser()
     options = parser.parse(remaining)
     if options.list:
-        titles = {name: experiment.title for name, experiment in list_experiments().items()}
-        width = max(map(len, titles), default=0)
-        print("\n".join(f"{name:<{width}}  {title}" for name, title in titles.items()))
+        rows = [[name, experiment.title] for name, experiment in list_experiments().items()]
+        print("\n".join(map(str.rstrip, align_columns(rows, left_columns=2))))
         return 0
     if file is not None and options.name:
         raise DocmtError(f"{file} and {options.name} both name an experiment: name one of them")

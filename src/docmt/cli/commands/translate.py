@@ -31,7 +31,7 @@ from docmt.core.errors import DocmtError, map_or_error, printable
 from docmt.core.files import make_directory
 from docmt.core.plain_text import STANDARD, decode_utf8, find_suffix, plain_name, read_bytes, write_bytes, write_text
 from docmt.core.progress import plain_progress
-from docmt.core.settings import Excludes, Needs, check_fields, option
+from docmt.core.settings import CheckedSettings, Excludes, Needs, option
 from docmt.decoding import SearchConfig
 from docmt.decoding.file_translation import FileConfig, FileTranslation, align_parts, check_bilingual, read_file
 from docmt.decoding.translation_results import PartialTranslation
@@ -61,7 +61,7 @@ GROUP_DOCUMENTS = 64  # maximum documents of several files that are batched toge
 
 
 @dataclass(frozen=True)
-class InputConfig:
+class InputConfig(CheckedSettings, prefix="input."):
     """Reading of the input files."""
 
     layout: Layout = "auto"
@@ -72,9 +72,6 @@ class InputConfig:
     """join hard-wrapped lines of a paragraph (otherwise every line ends a sentence)"""
 
     option_rules = (Excludes("join_lines", "layout lines", "needs running text, not {}: leave one of them out"),)
-
-    def __post_init__(self) -> None:
-        check_fields(self, "input.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +166,8 @@ def run_translate(options: TranslateOptions) -> int:
     if options.resume:
         _log_repeated(writers)
     # A progress bar would be mixed with a translation on the terminal.
-    with plain_progress() if _writes_to_terminal(files) else nullcontext():
+    prints_translation = _is_terminal() and any(file.output == STANDARD for file in files)
+    with plain_progress() if prints_translation else nullcontext():
         written = _write(translator, writers, report, options.alignments)
     _report_skipped(files, options.report)
     status = report.log(len(outputs), written, "files", "translated")
@@ -237,8 +235,9 @@ def _fingerprint(
     return {**translator.settings, "--alignments": options.alignments, **others}
 
 
-def _writes_to_terminal(files: Sequence[TranslationJob]) -> bool:
-    return any(file.output == STANDARD for file in files) and sys.stdout is not None and sys.stdout.isatty()
+def _is_terminal() -> bool:
+    """Return whether standard output is shown."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def _write(
@@ -373,12 +372,13 @@ def _make_job(path: str, output: str, format: str, config: InputConfig, file: Fi
             _log.warning(f"{path} is {format} by its content, and stays so; --format text writes its words only")
     if format == file.format.name:
         file.check_output(output)
+        if file.is_package and output == STANDARD and _is_terminal():
+            raise DocmtError(f"{path}: a {format} file cannot be shown on the terminal: add -o FILE")
     else:
         _check_text_output(path, output, format, FORMATS["markdown"])
-    if format != file.format.name and file.bilingual:
-        raise DocmtError(f"{path}: --bilingual needs output in {file.format.name}, not {format}: leave out one of them")
-    if format == file.format.name and file.is_package and output == STANDARD and sys.stdout and sys.stdout.isatty():
-        raise DocmtError(f"{path}: a {format} file cannot be shown on the terminal: add -o FILE")
+        if file.bilingual:
+            names = f"{file.format.name}, not {format}"
+            raise DocmtError(f"{path}: --bilingual needs output in {names}: leave out one of them")
     return TranslationJob(path, output, format, InputFile("text", file.documents), file)
 
 
