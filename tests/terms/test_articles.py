@@ -16,6 +16,8 @@ from docmt.terms.articles import Articles
         ("fr", "la ", "cordon d'alimentation", "la ", ["le "]),
         ("fr", "Le nouveau ", "pièce détachée", "Le nouveau ", ["La nouvelle "]),
         ("fr", "une ", "sèche-linge", "une ", ["un "]),
+        ("fr", "le ", "DEL", "le ", ["le ", "la "]),
+        ("fr", "Qu'est-ce ", "coupure", "", [""]),
         ("fr", "un ", "silence", "un ", ["un ", "une "]),
         ("fr", "l'", "Hangar", "l'", ["le ", "la "]),
         ("fr", "de l'", "hauteur", "de l'", ["du ", "de la "]),

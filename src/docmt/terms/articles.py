@@ -44,7 +44,7 @@ class Articles:
         words = {word for group in self._groups for kind in group for word in kind}
         longest_first = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
         article = rf"(?:{longest_first})(?:(?<=')|\s+)"
-        chain = rf"(?<!\w)((?:{article}){{1,{_MOST_WORDS}}})(?:[^\W\d_]+\s+)?$"
+        chain = rf"(?<![\w-])((?:{article}){{1,{_MOST_WORDS}}})(?:[^\W\d_]+\s+)?$"
         self._one, self._last = (re.compile(each, re.I) for each in (rf"{article}|\w+\s+", chain))
         self._forms = load_word_forms(code)
         self._genders = [re.compile(f"^(?:{each})$", re.I | re.X) for each in _DATA["genders"].get(code, ())]
@@ -82,8 +82,8 @@ class Articles:
 
     def _find_gender(self, noun: str) -> int:
         """Return which of two genders the first word of a noun has by its ending; -1 if that does not tell."""
-        word = re.match(r"[\w-]*", noun)
-        return next((n for n, each in enumerate(self._genders) if word and each.match(word[0])), -1)
+        word = "".join(re.findall(r"^[\w-]+", noun))
+        return next((n for n, each in enumerate(self._genders) if each.match(word) and not word.isupper()), -1)
 
     def _list_kinds(self, word: str) -> list[tuple[list[str], list[str]]]:
         """Return the groups of a word, each word with what parts it from the next one."""
