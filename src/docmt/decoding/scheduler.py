@@ -179,8 +179,7 @@ class Task:
     def lengths(self) -> list[int]:
         """Tokens of each instance, boundary tokens included."""
         drafted = None if self.drafts is None else self.drafts.lengths
-        lengths: list[int] = instance_lengths(self.instances, self.words.lengths, draft_lengths=drafted).tolist()
-        return lengths
+        return instance_lengths(self.instances, self.words.lengths, draft_lengths=drafted).tolist()
 
     def dependency_groups(self) -> list[list[int]]:
         """Group instances so that each comes after all instances whose translations it sees."""

@@ -223,8 +223,7 @@ class SentenceAttention(nn.Module):
         """x [..., d], summaries [..., n, d], exists [..., n] bool -> [..., d], finite even without summaries."""
         values = self._split(self.value(summaries))  # [..., H, n, d / H]
         weights = self.attention_weights(x, summaries, exists).to(values.dtype)
-        output: Tensor = self.output((weights[..., None, :] @ values).flatten(-3))
-        return output
+        return self.output((weights[..., None, :] @ values).flatten(-3))
 
     def attention_weights(self, x: Tensor, summaries: Tensor, exists: Tensor) -> Tensor:
         """Return the attention weights of each position for its summaries: [..., H, n]."""

@@ -166,13 +166,11 @@ class EncoderDecoder(Embeddings):
     ) -> Tensor:
         """Add positions to the embedded tokens [T, d] of a packed sequence, with dropout. embeddings: see `embed`."""
         positions = self.token_positions(packed)
-        states: Tensor = self.dropout((embeddings or self).add_positions(side, vectors, positions))
-        return states
+        return self.dropout((embeddings or self).add_positions(side, vectors, positions))
 
     def embed_step(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Embed single tokens [R] of the decoder input at positions [R]: [R, d]."""
-        vectors: Tensor = self.dropout(self.add_positions("target", self.look_up_tokens("target", tokens), positions))
-        return vectors
+        return self.dropout(self.add_positions("target", self.look_up_tokens("target", tokens), positions))
 
     def token_positions(self, packed: Packed) -> Tensor:
         """Return the position [T] of every token in its document or sentence, as configured."""

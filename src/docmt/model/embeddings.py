@@ -448,8 +448,7 @@ class Embeddings(nn.Module):
             # States keep the precision of autocast. Casting them around every product made 240 copies in a training
             # step of a small model (decision 0011).
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
-        normed: Tensor = self.get_submodule(f"{side}_norm")(vectors) if config.embedding_normalization else vectors
-        return normed
+        return self.get_submodule(f"{side}_norm")(vectors) if config.embedding_normalization else vectors
 
     def head(self) -> Head:
         """Return the output head: the target embedding, or a separate matrix."""
@@ -474,5 +473,4 @@ class Embeddings(nn.Module):
         return tuple(dict.fromkeys(self.table_name(side) for side in ("source", "target")))
 
     def _target_table(self) -> Tensor:
-        table: Tensor = getattr(self, self.table_name("target")).weight
-        return table
+        return getattr(self, self.table_name("target")).weight

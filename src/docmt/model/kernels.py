@@ -121,8 +121,7 @@ class BuiltOnce:
         """Return the value cached under this name. The first call builds it."""
         if name not in self._built:
             self._built[name] = build()
-        built: Built = self._built[name]
-        return built
+        return self._built[name]
 
 
 @dataclass(eq=False)
@@ -348,14 +347,12 @@ def gather_rows(x: Tensor, rows: Rows) -> Tensor:
     flat = x.reshape(-1, x.shape[-1])
     if rows.inverse is None:
         return flat.index_select(0, rows.index)
-    result: Tensor = _GatherRows.apply(flat, rows)  # type: ignore[no-untyped-call]
-    return result
+    return _GatherRows.apply(flat, rows)  # type: ignore[no-untyped-call]
 
 
 def scatter_rows(x: Tensor, rows: Rows) -> Tensor:
     """Return padded rows [.., n] to their origin: [total, n]."""
-    result: Tensor = _ScatterRows.apply(x, rows)  # type: ignore[no-untyped-call]
-    return result
+    return _ScatterRows.apply(x, rows)  # type: ignore[no-untyped-call]
 
 
 class _GatherRows(torch.autograd.Function):

@@ -70,14 +70,12 @@ class Residual(nn.Module):
 
     def prepare_input(self, x: Tensor) -> Tensor:
         """Return the input of the block."""
-        normed: Tensor = self.norm(x) if self.pre_norm and self.norm is not None else x
-        return normed
+        return self.norm(x) if self.pre_norm and self.norm is not None else x
 
     def add_output(self, x: Tensor, output: Tensor) -> Tensor:
         """Add the block's output to the input x of the branch."""
         total = self.join(x, output)
-        normed: Tensor = total if self.pre_norm or self.norm is None else self.norm(total)
-        return normed
+        return total if self.pre_norm or self.norm is None else self.norm(total)
 
     def join(self, x: Tensor, output: Tensor) -> Tensor:
         """Join the input and the output, before the norm."""
@@ -130,8 +128,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]; the context is unused."""
         states = self.activation(self.inner(x))
-        output: Tensor = self.outer(states if self.factor is None else states * self.factor(x))
-        return output
+        return self.outer(states if self.factor is None else states * self.factor(x))
 
 
 def run_layers(layers: Iterable[nn.Module], x: Tensor, context: AttentionContext) -> Tensor:
@@ -158,8 +155,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
-        result: Tensor = _BitDropout.apply(x, self.rate)  # type: ignore[no-untyped-call]
-        return result
+        return _BitDropout.apply(x, self.rate)  # type: ignore[no-untyped-call]
 
 
 class _BitDropout(torch.autograd.Function):
