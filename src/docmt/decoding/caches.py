@@ -251,8 +251,6 @@ class TargetKeys(NamedTuple):
     """[T] bool, see `SelfCache`"""
     starts: Tensor
     """[D] position of each search row's first own token, or of its sentence if the scope is that"""
-    in_sentence: bool = False
-    """whether the own sentence of a row has begun in the prefix"""
 
 
 class SelfCache(Cache):
@@ -278,8 +276,6 @@ class SelfCache(Cache):
         self.beams, self.prefix = beams, prefix
         # Whether sentences other than the current one are stored in slots, and do not look like it.
         self.selects = self.scope.extent == "neighbour" or (not single and self.scope.extent != "document")
-        if self.scope.extent == "sentence" and single and not (prefix and prefix.in_sentence):
-            self.prefix = None
         heads, width = like.shape
         # Of each layer, keys and values [2, D, H, capacity, k].
         self.pairs = [like.new_zeros(2, rows, heads, FORGET_EVERY * beams, width) for _ in attentions]

@@ -243,13 +243,8 @@ class DocumentStream:
 
     def _measure_costs(self) -> NDArray[np.int64]:
         """Return the source tokens that each instance translates, boundary tokens included."""
-        instances, words = self._task.instances, self._task.words
-        costs: NDArray[np.int64] = (
-            words.offsets[instances.last]
-            - words.offsets[instances.first_output]
-            + NUM_BOUNDARY_TOKENS * (instances.last - instances.first_output)
-        )
-        return costs
+        offsets, first, last = self._task.words.offsets, self._task.instances.first_output, self._task.instances.last
+        return offsets[last] - offsets[first] + NUM_BOUNDARY_TOKENS * (last - first)
 
     def _make_chunks(self) -> Iterator[range]:
         """Yield the instances that are translated together.

@@ -108,10 +108,9 @@ class FileTranslation:
         suffixes = (given,) if given and self.format.name in _DISTINCT_FORMATS else self.format.suffixes
         if suffix and suffix not in (given, *suffixes) and path != os.devnull:
             names = " or ".join(suffixes)
-            message = (
+            raise DocmtError(
                 f"{self._path} is translated into {self.format.name}, but {path} ends in {suffix}: end it in {names}"
             )
-            raise DocmtError(message)
 
     def select_sentences(self, part: PartialTranslation) -> list[int]:
         """Return the sentences of a part, from 0, whose codes need word alignment."""

@@ -236,22 +236,25 @@ class Prefixes:
         """[D] first token of each row's document."""
         return self.read.target.documents.starts[self.documents]
 
-    def select_keys(self, attentions: Sequence[Attention]) -> TargetKeys:
-        """Return the keys and values of these attentions, which have one scope."""
+    def select_keys(self, attentions: Sequence[Attention], single: bool) -> TargetKeys | None:
+        """Return the keys and values of these attentions, which have one scope; None if they see none of them.
+
+        single: each row has one sentence.
+        """
+        in_sentence, spans = attentions[0].scope.extent == "sentence", Spans(self.document_starts, self.lengths)
+        if in_sentence and self.begun is not None:
+            spans = Spans(self.sentence_starts, self.begun)
+        elif in_sentence and single:
+            return None
         records = [self.read.recorded[attention] for attention in attentions]
         device, sentences = records[0].keys.device, self.read.target.sentences
         is_word = torch.zeros(len(records[0].keys), dtype=torch.bool)
         is_word[sentences.trim(*attentions[0].scope.trim).indices()] = True
-        in_sentence = attentions[0].scope.extent == "sentence"
-        spans = Spans(self.document_starts, self.lengths)
-        if in_sentence and self.begun is not None:
-            spans = Spans(self.sentence_starts, self.begun)
         return TargetKeys(
             SharedKeys([record.keys for record in records], [record.values for record in records], spans),
             self.read.aligned.repeat_interleave(sentences.lengths).to(device),
             is_word.to(device),
             (self.sentence_starts if in_sentence else self.starts).to(device),
-            self.begun is not None,
         )
 
     def compute_state(self, attention: Attention, beams: int) -> tuple[Tensor, Tensor | None]:
@@ -469,7 +472,7 @@ class IncrementalState:
             else:
                 dtype = product_dtype(model.device, next(model.parameters()).dtype)
                 like = torch.empty(heads, width, dtype=dtype, device=model.device)
-                keys = None if prefixes is None else prefixes.select_keys(attentions)
+                keys = None if prefixes is None else prefixes.select_keys(attentions, single)
                 cache = SelfCache(attentions, len(rows), beams, like, single, keys)
             self.caches.append(cache)
             self.cache_slots |= {attention: (cache, number) for number, attention in enumerate(attentions)}

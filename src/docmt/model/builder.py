@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
@@ -112,6 +113,11 @@ class ModelBuilder(Stack):
         """Build a layer of these blocks in order, each in the usual branch."""
         return Layer({name: (block, self.build_residual()) for name, block in blocks.items()})
 
+    def build_stack(self, name: str, layers: Sequence[nn.Module]) -> dict[str, nn.Module]:
+        """Build a further stack of these layers, and its norm if blocks have theirs before them, by their names."""
+        norm = {f"{name}_norm": self.build_norm()} if self.pre_norm else {}
+        return {name: nn.ModuleList(layers), **norm}
+
 
 class EncoderDecoder(Embeddings):
     """Encoder and decoder stacks with their embeddings, in the conventions of a family.
@@ -145,13 +151,16 @@ class EncoderDecoder(Embeddings):
 
     def run_encoder(self, x: Tensor, context: AttentionContext, first: int = 0) -> Tensor:
         """Run the encoder on embedded source, or on the input of layer `first` [Ts, d]: encoder states [Ts, d]."""
-        x = run_layers(list(self.encoder)[first:], x, context)
-        return run_layers(self.above_encoder, self.encoder_norm(x) if self.encoder_norm is not None else x, context)
+        return run_layers(self.above_encoder, self.run_stack("encoder", x, context, first), context)
 
     def decode(self, x: Tensor, context: AttentionContext) -> Tensor:
         """Run the decoder on embedded decoder input [..., d]: decoder states [..., d]."""
-        x = run_layers(self.decoder, x, context)
-        return run_layers(self.above_decoder, self.decoder_norm(x) if self.decoder_norm is not None else x, context)
+        return run_layers(self.above_decoder, self.run_stack("decoder", x, context), context)
+
+    def run_stack(self, name: str, x: Tensor, context: AttentionContext, first: int = 0) -> Tensor:
+        """Run a stack of this name on the input [..., d] of its layer `first`, and its norm, if it has one."""
+        x, norm = run_layers(list(getattr(self, name))[first:], x, context), getattr(self, f"{name}_norm", None)
+        return x if norm is None else norm(x)
 
     def embed(self, side: str, packed: Packed, embeddings: Embeddings | None = None) -> Tensor:
         """Embed tokens with their positions as input [T, d] of the first layer.

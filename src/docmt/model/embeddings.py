@@ -111,7 +111,7 @@ class SentenceRotation:
         self.rest = head_width - 2 * self.pairs
 
     def describe_queries(self, numbers: Tensor, count: int, device: torch.device | str) -> Tensor:
-        """Return factors [n, 2, 1, k] by the angles of sentence numbers [n] below `count` on the host, for `rotate`."""
+        """Return factors [n, 2, 1, k] by the angles of sentence numbers [n] below `count` on the host."""
         length = 1 << max(10, (count - 1).bit_length())  # powers of two, so few tables are computed
         table = build_sinusoids(length, 2 * self.pairs, 0, device, "vaswani", 100)[numbers.to(device)]
         sines, cosines = table.chunk(2, dim=-1)
@@ -125,23 +125,19 @@ class SentenceRotation:
         """Return how much wider than a head its changed keys and values are."""
         return 0
 
-    def change_query(self, query: Tensor, described: Tensor) -> Tensor:
-        """Rotate queries [n, H, k]."""
-        return self.rotate(query, described)
-
     def change_pair(self, key: Tensor, value: Tensor, described: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate keys [n, H, k]; values [n, H, k] stay."""
-        return self.rotate(key, described), value
+        return self.change_query(key, described), value
 
     def read_output(self, output: Tensor, described: Tensor) -> Tensor:
         """Return attention outputs [n, H, k] as they are."""
         return output
 
-    def rotate(self, x: Tensor, vectors: Tensor) -> Tensor:
-        """Rotate x [n, H, k] by the factors [n, 2, 1, k] of the sentences: of x, and of x with swapped pairs."""
-        same, swapped = vectors.to(x.dtype).unbind(1)  # [n, 1, k]
-        first, second, rest = x.split((self.pairs, self.pairs, self.rest), dim=-1)
-        return torch.addcmul(x * same, torch.cat((second, first, rest), dim=-1), swapped)
+    def change_query(self, query: Tensor, described: Tensor) -> Tensor:
+        """Rotate queries [n, H, k] by factors [n, 2, 1, k] of their sentences: of x, and of x with swapped pairs."""
+        same, swapped = described.to(query.dtype).unbind(1)  # [n, 1, k]
+        first, second, rest = query.split((self.pairs, self.pairs, self.rest), dim=-1)
+        return torch.addcmul(query * same, torch.cat((second, first, rest), dim=-1), swapped)
 
 
 class SentenceVectors(nn.Module):

@@ -215,9 +215,8 @@ class AttentionPattern(BuiltOnce):
 
     def padded_layout(self, heads: int, device: torch.device) -> PaddedLayout:
         """Return gather indices and masks for the padded kernel, on `device`."""
-        return self.get_or_build(
-            ("padded", heads, device), lambda: PaddedLayout(self, self._fill_buckets(), heads, device)
-        )
+        name = ("padded", heads, device)
+        return self.get_or_build(name, lambda: PaddedLayout(self, self._fill_buckets(), heads, device))
 
     def varlen_layout(self, device: torch.device) -> tuple[Tensor | None, Tensor | None, tuple[Any, ...]]:
         """Return the data for the varlen kernel, on `device`, without segments that have an empty side.
@@ -225,20 +224,18 @@ class AttentionPattern(BuiltOnce):
         These are the positions of the queries and of the keys, span by span (None: all in order), and four lengths:
         the cumulative ones of both, from 0 ([S + 1] int32), and the longest of both.
         """
-        return self.get_or_build(("varlen", device), lambda: self._build_varlen_layout(device))
 
-    def _build_varlen_layout(self, device: torch.device) -> tuple[Tensor | None, Tensor | None, tuple[Any, ...]]:
-        queries, keys = self.queries, self.keys
-        filled = (queries.lengths > 0) & (keys.lengths > 0)
-        if not bool(filled.all()):
-            indices = filled.nonzero().flatten()
-            queries, keys = queries.select(indices), keys.select(indices)
-        ends = (F.pad(spans.lengths.cumsum(0), (1, 0)).to(device, torch.int32) for spans in (queries, keys))
-        return (
-            None if queries.is_tiling(self.query_total) else queries.indices().to(device),
-            None if keys.is_tiling(self.key_total) else keys.indices().to(device),
-            (*ends, int(queries.lengths.max()), int(keys.lengths.max())),
-        )
+        def build() -> tuple[Tensor | None, Tensor | None, tuple[Any, ...]]:
+            filled = ((self.queries.lengths > 0) & (self.keys.lengths > 0)).nonzero().flatten()
+            queries, keys = self.queries.select(filled), self.keys.select(filled)
+            ends = (F.pad(spans.lengths.cumsum(0), (1, 0)).to(device, torch.int32) for spans in (queries, keys))
+            return (
+                None if queries.is_tiling(self.query_total) else queries.indices().to(device),
+                None if keys.is_tiling(self.key_total) else keys.indices().to(device),
+                (*ends, int(queries.lengths.max()), int(keys.lengths.max())),
+            )
+
+        return self.get_or_build(("varlen", device), build)
 
 
 class PaddedLayout:
