@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -491,10 +492,7 @@ def _translate_chunk(
 
 def _search_chunk(chunk: Chunk, on_sentences: OnSentences) -> list[InstanceResults]:
     """Return the translations of these instances, searched as one task."""
-    groups = [
-        (stream, [index for _, index in group])
-        for stream, group in groupby(chunk, lambda stream_and_index: stream_and_index[0])
-    ]
+    groups = [(stream, [index for _, index in group]) for stream, group in groupby(chunk, itemgetter(0))]
     parts = [stream.select(indices) for stream, indices in groups]
     task = Task.join(parts)
     results, start, taken = iter(search_task(task, on_sentences)), 0, list[InstanceResults]()

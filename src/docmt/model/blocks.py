@@ -184,12 +184,9 @@ class DocumentLayer(nn.Module):
         """identity: it starts without effect."""
         super().__init__()
         feed_forward, dropout = builder.build_feed_forward(), builder.config.dropout
-        self.layer = Layer(
-            {
-                "attention": (attention, Residual(builder.build_norm(), dropout, pre_norm=True)),
-                "feed_forward": (feed_forward, Residual(builder.build_norm(), dropout, pre_norm=True)),
-            }
-        )
+        self.layer = Layer({})
+        for name, block in (("attention", attention), ("feed_forward", feed_forward)):
+            self.layer.insert(name, block, Residual(builder.build_norm(), dropout, pre_norm=True))
         self.gate = Gate(builder.config.width, additive=True)
         self.norm = None if identity else builder.build_norm()
         if identity:

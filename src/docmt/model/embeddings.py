@@ -347,22 +347,16 @@ class Stack:
     def __init__(self, config: TransformerConfig, family: Family) -> None:
         self.config, self.family = config, family
         self.head_width = config.attention_width // config.heads
+        self.pre_norm = config.normalization == "pre"
+        """whether norms precede blocks"""
+        separate = family.tables == "either" and config.source_vocabulary_size > 0
+        self.has_two_tables = family.tables == "two" or separate
+        """whether each side has token embeddings of its own"""
         self.distances: dict[bool, DistanceBiases] = {}
         """shared biases of scores by distance, by whether attention is causal"""
         if config.position_encoding == "relative":
             shape = (config.relative_buckets, config.relative_distance, config.heads)
             self.distances = {causal: DistanceBiases(*shape, causal=causal) for causal in (False, True)}
-
-    @property
-    def pre_norm(self) -> bool:
-        """True if norms precede blocks."""
-        return self.config.normalization == "pre"
-
-    @property
-    def has_two_tables(self) -> bool:
-        """True if each side has token embeddings of its own."""
-        separate = self.family.tables == "either" and self.config.source_vocabulary_size > 0
-        return self.family.tables == "two" or separate
 
     def build_norm(self) -> nn.Module:
         """Build a norm of states."""

@@ -23,22 +23,20 @@ class Layer(nn.Module):
     def __init__(self, blocks: Mapping[str, tuple[nn.Module, Residual]]) -> None:
         """blocks: by name; block `x` becomes the attribute `x`, and its branch `x_residual`."""
         super().__init__()
-        self.order: list[tuple[str, str]] = []
+        self.order: list[str] = []
         for name, (block, branch) in blocks.items():
             self.insert(name, block, branch)
 
     @property
     def blocks(self) -> dict[str, tuple[nn.Module, Residual]]:
         """The blocks with their branches, by name."""
-        return {name: (self._modules[name], self._modules[branch]) for name, branch in self.order}  # type: ignore[misc]
+        return {name: (self._modules[name], self._modules[f"{name}_residual"]) for name in self.order}  # type: ignore[misc]
 
     def insert(self, name: str, block: nn.Module, branch: Residual, after: str = "") -> Layer:
         """Insert a block after the named one, or at the end. Returns the layer."""
-        names = [block_name for block_name, _ in self.order]
-        if after and after not in names:
-            raise ValueError(f"the layer has no block {after!r}: insert {name!r} after one of {names}")
-        index = names.index(after) + 1 if after else len(names)
-        self.order.insert(index, (name, f"{name}_residual"))
+        if after and after not in self.order:
+            raise ValueError(f"the layer has no block {after!r}: insert {name!r} after one of {self.order}")
+        self.order.insert(self.order.index(after) + 1 if after else len(self.order), name)
         self.add_module(name, block)
         self.add_module(f"{name}_residual", branch)
         return self

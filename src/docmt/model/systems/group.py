@@ -90,9 +90,7 @@ class Group(System):
         linear, heads, distances = self.has_linear_attention, self.splits_heads, self.sentence_distances
         narrow, relative = config.attention_width < 2 * config.heads, config.position_encoding == "relative"
         has_gate, both = self.fusion not in ("heads", "mean"), self.top_attention == "combined"
-        has_global = self.top_attention != "group" and any(
-            (self.encoder_layers, self.decoder_layers, self.cross_layers)
-        )
+        has_global = self.top_attention != "group" and max(self.encoder_layers, self.decoder_layers, self.cross_layers)
         nowhere = not has_global and self.self_locality and self.cross_locality
         for is_wrong, message in (
             (distances and narrow, "sentence_distances needs heads of 2 dimensions or more: set fewer model.heads"),
