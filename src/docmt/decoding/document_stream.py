@@ -109,7 +109,14 @@ class DocumentStream:
             if document not in self._errors:
                 self._resume_document(document, resume_point)
         self._done = self._find_done()
-        self._costs = self._measure_costs()
+        instances, offsets = self._task.instances, self._task.words.offsets
+        first, last = instances.first_output, instances.last
+        self._costs = offsets[last] - offsets[first] + NUM_BOUNDARY_TOKENS * (last - first)
+        """source tokens that each instance translates, boundary tokens included"""
+        self._sees_others = bool((first > instances.first).any()) and self._order != "windows"
+        """whether instances see translations of earlier ones"""
+        self._is_serial = self._sees_others and self._order != "repair"
+        """whether they wait for these"""
         self._reported = 0  # documents before this one have been yielded if they have no instances
 
     def _cut(
@@ -198,7 +205,7 @@ class DocumentStream:
         """
         wanted = 0
         if start is not None:
-            wanted = self._find_sentence(start[0], 0 if self._sees_others() else start[1])
+            wanted = self._find_sentence(start[0], 0 if self._sees_others else start[1])
         for chunk in self._make_chunks():
             indices = [i for i in chunk if not self._done[i]]
             if not indices or self._task.instances.last[chunk[-1]] <= wanted:
@@ -237,15 +244,10 @@ class DocumentStream:
     def find_ready(self, tokens: int) -> tuple[list[int], list[int]]:
         """Return the next instances that wait for no others, up to the first beyond so many tokens, and their costs."""
         left = np.flatnonzero(~self._done)
-        if self._is_serial():
+        if self._is_serial:
             left = left[np.unique(self._task.instances.document[left], return_index=True)[1]]
         count = int(np.searchsorted(np.cumsum(self._costs[left]), tokens, side="right")) + 1
         return left[:count].tolist(), self._costs[left[:count]].tolist()
-
-    def _measure_costs(self) -> NDArray[np.int64]:
-        """Return the source tokens that each instance translates, boundary tokens included."""
-        offsets, first, last = self._task.words.offsets, self._task.instances.first_output, self._task.instances.last
-        return offsets[last] - offsets[first] + NUM_BOUNDARY_TOKENS * (last - first)
 
     def _make_chunks(self) -> Iterator[range]:
         """Yield the instances that are translated together.
@@ -260,15 +262,14 @@ class DocumentStream:
         if self._look_ahead is None:
             yield from [range(count)] if count else []
             return
-        serial = self._is_serial()
-        units = np.unique(self._borders) if serial else np.arange(count + 1)
+        units = np.unique(self._borders) if self._is_serial else np.arange(count + 1)
         cumulative_costs = np.concatenate([[0], np.cumsum(self._costs)])
         first, tokens = 0, _FIRST_TOKENS if self._config.implementation == "docmt" else MANY
         while first < count:
             tokens = min(tokens, self._look_ahead)
             most = np.searchsorted(cumulative_costs, cumulative_costs[first] + tokens, side="right") - 1
             last = int(max(units[units <= most].max(), units[units > first].min()))
-            if not serial:
+            if not self._is_serial:
                 yield from self._split_into_batches(range(first, last))
             elif instances.document[first] == instances.document[last - 1]:
                 yield from (range(i, i + 1) for i in range(first, last))
@@ -303,15 +304,6 @@ class DocumentStream:
     def count_sentences(self, instance: int) -> int:
         """Return how many sentences an instance translates."""
         return len(self._task.outputs(instance))
-
-    def _is_serial(self) -> bool:
-        """Return whether instances wait for earlier ones."""
-        return self._sees_others() and self._order != "repair"
-
-    def _sees_others(self) -> bool:
-        """Return whether instances see translations of earlier ones."""
-        instances = self._task.instances
-        return bool((instances.first_output > instances.first).any()) and self._order != "windows"
 
     def _find_done(self) -> NDArray[np.bool_]:
         """Return for each instance whether it was translated before the interruption."""

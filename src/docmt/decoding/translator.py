@@ -116,6 +116,7 @@ class Translator(DocumentTranslator):
                 raise DocmtError(f"{name} is {quote(value)}. Give a docmt.{kind.__name__}.")
         check_number("batch_tokens", batch_tokens, (1, MANY))
         self.search, self.context, self.batch_tokens, self.precision = search, context, batch_tokens, precision
+        self._context_settings: dict[str, Any] = {"context": context, "batch_tokens": batch_tokens}
         self._paths = parse_model_paths(model)
         # languages: source and target code, empty where the model has none.
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
@@ -481,10 +482,6 @@ class Translator(DocumentTranslator):
         """The layer of each member that alignments are read from."""
         members = zip(self._paths, self.models, strict=True)
         return [load_alignment_layer(path) or default_alignment_layer(member) for path, member in members]
-
-    @property
-    def _context_settings(self) -> dict[str, Any]:
-        return {"context": self.context, "batch_tokens": self.batch_tokens}
 
     def _title(self, work: str) -> str:
         """Return the title of a progress bar, with the device and the precision."""
