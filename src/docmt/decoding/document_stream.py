@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.settings import MANY
@@ -105,10 +104,10 @@ class DocumentStream:
         self._borders = np.searchsorted(self._task.instances.document, np.arange(len(positions) + 1))
         for document, translations in enumerate(given):
             self._fix(document, translations)
+        self._done = np.zeros(len(self._task.instances), dtype=np.bool_)
         for document, resume_point in self._resume_points.items():
             if document not in self._errors:
                 self._resume_document(document, resume_point)
-        self._done = self._find_done()
         instances, offsets = self._task.instances, self._task.words.offsets
         first, last = instances.first_output, instances.last
         self._costs = offsets[last] - offsets[first] + NUM_BOUNDARY_TOKENS * (last - first)
@@ -160,32 +159,27 @@ class DocumentStream:
         """Restore the history of a resumed document. Raises DocmtError where no instance begins at that sentence."""
         history, start = resume_point.history, self._find_sentence(document, resume_point.sentences)
         first = start - len(history)  # of the sentences whose translations are known
+        instances, borders = self._task.instances, slice(self._borders[document], self._borders[document + 1])
+        begins = ((instances.first_output[borders] == start) & (instances.first[borders] == first)).any()
         if resume_point.is_supplied:
             offset = int(self._offsets[document])
             if first != offset:
                 raise ValueError(
                     f"{start - offset} sentences have words, but {len(history)} have a supplied translation"
                 )
-            self._begin_output(document, start)
-        elif resume_point.sentences != self._sizes[document]:
-            borders = range(self._borders[document], self._borders[document + 1])
-            instances = self._task.instances
-            if not any(instances.first_output[i] == start and instances.first[i] == first for i in borders):
-                raise DocmtError(
-                    f"document {document + 1} cannot be resumed after sentence {resume_point.sentences}: this model "
-                    "was not interrupted there. Translate the document from the beginning."
-                )
+            number = int(borders.start + np.searchsorted(instances.last[borders], start, side="right"))
+            if number < borders.stop:  # the instance that holds the next sentence begins its output there
+                first_output = instances.first_output.copy()
+                first_output[number] = start
+                self._task = replace(self._task, instances=replace(instances, first_output=first_output))
+        elif resume_point.sentences != self._sizes[document] and not begins:
+            raise DocmtError(
+                f"document {document + 1} cannot be resumed after sentence {resume_point.sentences}: this model was "
+                "not interrupted there. Translate the document from the beginning."
+            )
         for position, translations in enumerate(history, first):
             self._task.history.add(position, [[words] for words in translations])
-
-    def _begin_output(self, document: int, start: int) -> None:
-        """Let the instance that holds the sentence `start` begin its output there."""
-        instances, borders = self._task.instances, slice(self._borders[document], self._borders[document + 1])
-        number = int(borders.start + np.searchsorted(instances.last[borders], start, side="right"))
-        if number < borders.stop:
-            first_output = instances.first_output.copy()
-            first_output[number] = start
-            self._task = replace(self._task, instances=replace(instances, first_output=first_output))
+        self._done[borders] = self._task.instances.first_output[borders] < start
 
     def _find_sentence(self, document: int, sentence: int) -> int:
         """Return the first sentence with words from this one of a document on, numbered through all documents."""
@@ -304,14 +298,6 @@ class DocumentStream:
     def count_sentences(self, instance: int) -> int:
         """Return how many sentences an instance translates."""
         return len(self._task.outputs(instance))
-
-    def _find_done(self) -> NDArray[np.bool_]:
-        """Return for each instance whether it was translated before the interruption."""
-        done = np.zeros(len(self._task.instances), dtype=np.bool_)
-        for document, point in self._resume_points.items():
-            borders = slice(self._borders[document], self._borders[document + 1])
-            done[borders] = self._task.instances.first_output[borders] < self._find_sentence(document, point.sentences)
-        return done
 
     def select(self, indices: Sequence[int]) -> Task:
         """Return the task of these instances, with their drafts."""

@@ -195,19 +195,13 @@ class _Repair:
                 score, tokens = hypothesis.sentence_scores[number], hypothesis.sentence_tokens[number]
                 rank = task.config.normalize_score(score, tokens)
                 self.checked[n] = Hypothesis([translations[n]], [score], [tokens], rank, tokens)
-                if n in self.drafts or (n not in self.exact and self._fails(n, score, largest[number])):
+                # With one beam, by how much the model prefers another token counts, else how the score has changed.
+                change = abs(score - self.ranked[n][0].sentence_scores[0])
+                fails = largest[number] > 0.0 if task.config.beam == 1 else change > MARGIN
+                if n in self.drafts or (n not in self.exact and fails):
                     failed.append(n)
         self._count({n for i in batch for n in self.outputs[i]}.difference(failed))
         return memories, passes, failed
-
-    def _fails(self, sentence: int, score: float, gap: float) -> bool:
-        """Return whether a sentence has to be searched again.
-
-        score: its log-probability; gap: by how much the model prefers another token.
-        """
-        if self.task.config.beam == 1:
-            return gap > 0.0
-        return abs(score - self.ranked[sentence][0].sentence_scores[0]) > MARGIN
 
     def _repair(
         self, batch: Sequence[int], memories: Memories, passes: Sequence[TargetPass], failed: Sequence[int]

@@ -79,9 +79,8 @@ class ModelBuilder(Stack):
         """
         both = local is not None and global_ is not None
         heads = self.config.heads // 2 if both and fusion == "heads" else 0
-        local_attention = (
-            None if local is None else self.build_attention(local, heads=heads and self.config.heads - heads)
-        )
+        local_heads = heads and self.config.heads - heads
+        local_attention = None if local is None else self.build_attention(local, heads=local_heads)
         global_attention: Attention | None = None
         if global_ is not None and linear:
             global_attention = LinearAttention(self, global_, self.memory_width(global_))
