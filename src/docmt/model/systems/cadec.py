@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.settings import ranged
 from docmt.model.scope import SPECIAL_TOKEN_IDS, AttentionScope, ContextSpec
@@ -37,11 +37,7 @@ class Cadec(System):
     """preceding sentences to attend to, in source and drafts"""
     fusion: Literal["identity", "published"] = "identity"
     """identity: the decoder starts equal to that of the sentence model; published: at random"""
-
-    @property
-    def initialization_setting(self) -> str:
-        """Frozen layers need pretrained weights."""
-        return "model.system cadec"
+    initialization_setting: ClassVar[str] = "model.system cadec"  # frozen layers need pretrained weights
 
     def context_spec(self) -> ContextSpec:
         """Return sentences with the k before them, all with drafts."""

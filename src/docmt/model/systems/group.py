@@ -50,6 +50,7 @@ class Group(System):
     """global attention knows how many sentences lie between two tokens (rotated queries and keys)"""
     positions: ClassVar[None] = None
     random_start_pairs: ClassVar[int] = 1_000_000
+    decoding_order: ClassVar[DecodingOrder] = "documents"
 
     @property
     def has_linear_attention(self) -> bool:
@@ -60,11 +61,6 @@ class Group(System):
     def splits_heads(self) -> bool:
         """As `fusion` says."""
         return self.fusion == "heads"
-
-    @property
-    def decoding_order(self) -> DecodingOrder:
-        """Instance by instance."""
-        return "documents"
 
     @property
     def initialization_setting(self) -> str:
