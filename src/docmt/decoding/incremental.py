@@ -156,7 +156,7 @@ class LaterPass(TargetPass):
             Spans.tile(before.lengths + lengths),
         )
         self.aligned = torch.cat((earlier.aligned, aligned))[sentences]
-        context = _LaterContext(added, memories, aligned, numbers, self.target, earlier.recorded, join)
+        context = _LaterContext(self.target, earlier, join, added, memories, aligned, numbers)
         embedded = model.embed("target", self.target)[index >= len(known.tokens)]
         self.states = join(earlier.states, model.decode(embedded, context))
         self.recorded = context.recorded
@@ -172,18 +172,12 @@ class _LaterContext(RecordingContext):
     """Pass over the last sentence of each document, whose self-attentions see what was computed for those before."""
 
     def __init__(
-        self,
-        last: Packed,
-        memories: Mapping[str, Memory],
-        aligned: Tensor,
-        numbers: Tensor,
-        whole: Packed,
-        earlier: Mapping[Attention, AttentionRecord],
-        join: Callable[[Tensor, Tensor], Tensor],
+        self, whole: Packed, earlier: TargetPass, join: Callable[[Tensor, Tensor], Tensor], *args: object
     ) -> None:
-        """last: these sentences, of the documents `whole`; join: adds the keys or values of `last` to earlier ones."""
-        super().__init__(last, memories, aligned, numbers)
-        self.whole, self.earlier, self.join = whole, earlier, join
+        """whole: the documents; earlier: the pass over the sentences before; join: adds keys or values of the last
+        sentences to earlier ones; args: of these sentences, see `FullContext`."""
+        super().__init__(*args)
+        self.whole, self.earlier, self.join = whole, earlier.recorded, join
 
     def find(self, attention: Attention, x: Tensor) -> PackedStates:
         """See `AttentionContext`: x [U, d] of the U tokens of the last sentences."""
@@ -464,7 +458,7 @@ class IncrementalState:
                     relation.describe_keys(numbers, count, model.device),
                 )
             if scope.memory != "self":
-                cache: Cache = _build_cross_cache(scope, attentions, memories[scope.memory], rows, beams, single)
+                cache: Cache = _build_cross_cache(attentions, memories[scope.memory], rows, beams, single)
             elif isinstance(attentions[0], LinearAttention):
                 starts = [prefixes.compute_state(each, beams) if prefixes else (None, None) for each in attentions]
                 cache = LinearSelfCache(attentions[0], starts)
@@ -530,14 +524,10 @@ class CachedStates:
 
 
 def _build_cross_cache(
-    scope: AttentionScope,
-    attentions: Sequence[Attention],
-    memory: Memory,
-    rows: Sequence[SearchRow],
-    beams: int,
-    single: bool,
+    attentions: Sequence[Attention], memory: Memory, rows: Sequence[SearchRow], beams: int, single: bool
 ) -> Cache:
     """Build the cache of attentions to a memory, with the keys and values of the spans that the search rows see."""
+    scope = attentions[0].scope
     sentences = visible_spans(memory, scope)
     if scope.extent == "document":
         spans = sentences.select(number_documents([memory], rows))

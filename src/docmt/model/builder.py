@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from docmt.model.attention import Attention, Gate, GroupAttention
 from docmt.model.contexts import AttentionContext, FullContext, Memory
-from docmt.model.embeddings import Embeddings, SentenceRelation, SentenceRotation, SentenceVectors, Stack
+from docmt.model.embeddings import Embeddings, SentenceRotation, SentenceVectors, Stack
 from docmt.model.families import FAMILIES, Family, TransformerConfig
 from docmt.model.layers import Dropout, FeedForward, GatedResidual, Layer, Residual, run_layers
 from docmt.model.linear_attention import LinearAttention
@@ -34,22 +34,14 @@ class ModelBuilder(Stack):
         self.boundary_tokens = self.family.boundary_tokens(config)
 
     def build_attention(
-        self,
-        scope: AttentionScope,
-        memory_width: int | None = None,
-        *,
-        zero_init: bool = False,
-        output_bias: bool = True,
-        relation: SentenceRelation | None = None,
-        heads: int = 0,
+        self, scope: AttentionScope, memory_width: int | None = None, *, zero_init: bool = False, **options: Any
     ) -> Attention:
         """Build attention over the states of `scope`.
 
-        memory_width: their width, if not the usual one; zero_init: the initial output is zero; the others: see
+        memory_width: their width, if not the usual one; zero_init: the initial output is zero; options: see
         `Attention`.
         """
-        width = memory_width or self.memory_width(scope)
-        attention = Attention(self, scope, width, heads=heads, output_bias=output_bias, relation=relation)
+        attention = Attention(self, scope, memory_width or self.memory_width(scope), **options)
         if zero_init:
             nn.init.zeros_(attention.output.weight)
         return attention
