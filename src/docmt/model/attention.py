@@ -157,11 +157,7 @@ class GroupAttention(nn.Module):
     """Attention within sentences (`local`), over the document (`global`), or both: by a gate, or weighted equally."""
 
     def __init__(
-        self,
-        local: Attention | None = None,
-        global_: Attention | None = None,
-        gate: Gate | None = None,
-        weight: float = 1.0,
+        self, local: Attention | None, global_: Attention | None = None, gate: Gate | None = None, weight: float = 1.0
     ) -> None:
         """weight: of each attention, without a gate."""
         super().__init__()

@@ -34,12 +34,7 @@ _reasons_logged: set[str] = set()
 
 
 def attend_reference(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    pattern: AttentionPattern,
-    dropout: float = 0.0,
-    distances: DistanceBiases | None = None,
+    query: Tensor, key: Tensor, value: Tensor, pattern: AttentionPattern, dropout: float, biases: DistanceBiases | None
 ) -> Tensor:
     """Attend segment by segment: softmax(Q K^T / sqrt(k) + bias) V. The other kernels equal it, but are fast."""
     outputs, sides = [], (pattern.queries, pattern.keys)
@@ -53,8 +48,8 @@ def attend_reference(
             continue
         scores = q @ k.transpose(1, 2) / math.sqrt(query.shape[-1])
         before = k_length - q_length if pattern.causal else 0
-        if distances is not None:
-            scores = scores + distances(torch.arange(before, before + q_length, device=q.device), k_length)
+        if biases is not None:
+            scores = scores + biases(torch.arange(before, before + q_length, device=q.device), k_length)
         if pattern.causal:
             scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(before + 1), -math.inf)
         weights = F.dropout(scores.softmax(-1), dropout)
@@ -313,12 +308,7 @@ def _index_bucket_rows(spans: Spans, members: Tensor, count: int, length: int, h
 
 
 def attend_padded(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    pattern: AttentionPattern,
-    dropout: float = 0.0,
-    distances: DistanceBiases | None = None,
+    query: Tensor, key: Tensor, value: Tensor, pattern: AttentionPattern, dropout: float, biases: DistanceBiases | None
 ) -> Tensor:
     """Attend with one batched product per bucket of padded segments. Works on every device."""
     heads, width = query.shape[1:]
@@ -332,7 +322,7 @@ def attend_padded(
         layout.buckets, q_rows.split(query_sizes), k_rows.split(key_sizes), v_rows.split(key_sizes), strict=True
     ):
         shape = (bucket.count, heads, -1, width)
-        bias = None if distances is None else bucket.look_up_distance_biases(distances).to(q.dtype)
+        bias = None if biases is None else bucket.look_up_distance_biases(biases).to(q.dtype)
         output = _attend_bucket(q.view(shape), k.view(shape), v.view(shape), bucket, dropout, bias)
         outputs.append(output.reshape(-1, width))
     rows = torch.cat(outputs) if len(outputs) > 1 else outputs[0]
@@ -410,12 +400,7 @@ def _attend_bucket(
 
 
 def attend_varlen(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    pattern: AttentionPattern,
-    dropout: float = 0.0,
-    distances: DistanceBiases | None = None,
+    query: Tensor, key: Tensor, value: Tensor, pattern: AttentionPattern, dropout: float, biases: DistanceBiases | None
 ) -> Tensor:
     """Attend by flash attention on the packed tensors (CUDA, 16-bit floats, no attention dropout, no distances)."""
     from torch.nn.attention.varlen import varlen_attn
