@@ -305,7 +305,7 @@ def test_rotated_scores_depend_on_the_distance_in_sentences_alone():
     numbers, others = torch.tensor([0, 1, 2, 7, 90]), torch.tensor([4, 1, 0, 3, 80])
 
     def rotate(x, numbers):
-        return rotation.rotate(x, rotation.describe_queries(numbers, 1000, "cpu"))
+        return rotation.change_query(x, rotation.describe_queries(numbers, 1000, "cpu"))
 
     scores = (rotate(query, numbers) * rotate(key, others)).sum(-1)
     shifted = (rotate(query, numbers + 300) * rotate(key, others + 300)).sum(-1)

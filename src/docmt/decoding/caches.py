@@ -251,8 +251,6 @@ class TargetKeys(NamedTuple):
     """[T] bool, see `SelfCache`"""
     starts: Tensor
     """[D] position of each search row's first own token, or of its sentence if the scope is that"""
-    in_sentence: bool = False
-    """whether the own sentence of a row has begun in the prefix"""
 
 
 class SelfCache(Cache):
@@ -278,8 +276,6 @@ class SelfCache(Cache):
         self.beams, self.prefix = beams, prefix
         # Whether sentences other than the current one are stored in slots, and do not look like it.
         self.selects = self.scope.extent == "neighbour" or (not single and self.scope.extent != "document")
-        if self.scope.extent == "sentence" and single and not (prefix and prefix.in_sentence):
-            self.prefix = None
         heads, width = like.shape
         # Of each layer, keys and values [2, D, H, capacity, k].
         self.pairs = [like.new_zeros(2, rows, heads, FORGET_EVERY * beams, width) for _ in attentions]
@@ -453,19 +449,16 @@ class SelfCache(Cache):
 class LinearSelfCache(Cache):
     """State of linear attention of each hypothesis, with the gate that applies when its sentence ends."""
 
-    def __init__(self, layers: int, like: LinearAttention) -> None:
-        """like: one of the attentions, which differ in their weights alone."""
+    def __init__(self, like: LinearAttention, starts: Sequence[tuple[Tensor | None, Tensor | None]]) -> None:
+        """like: one of the attentions, which differ in their weights alone.
+
+        starts: for each layer the state [R, H, F, k + 1] and the decay [R, H] with which it begins, if it has any.
+        """
         self.averaging, self.floor, self.joined = like.is_averaging, like.features.min_denominator, like.joined
         self.opened: Tensor | None = None  # [R, 1] whether the last token opened a sentence (not the first)
-        self.states: list[Tensor | None] = [None] * layers  # [R, H, F, k + 1]
-        self.gates: list[Tensor | None] = [None] * layers  # [R, H] after the last token, in 0..1
-        self.fresh: list[Tensor | None] = [None] * layers  # [R, H] weight of the sentence's keys
-
-    def start_after(self, states: Sequence[tuple[Tensor, Tensor | None]]) -> None:
-        """Begin with a state [R, H, F, k + 1] and a decay [R, H] (or None) of each layer."""
-        self.states[:] = [state for state, _ in states]
-        self.gates[:] = [decay for _, decay in states]
-        self.fresh[:] = [None if decay is None else 1.0 - decay for decay in self.gates]
+        self.states = [state for state, _ in starts]  # [R, H, F, k + 1]
+        self.gates = [decay for _, decay in starts]  # [R, H] after the last token, in 0..1
+        self.fresh = [None if decay is None else 1.0 - decay for decay in self.gates]  # [R, H] weight of new keys
 
     def begin_step(self, step: Step) -> None:
         """See `Cache`."""

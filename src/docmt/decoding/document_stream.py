@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from docmt.core.errors import DocmtError, map_or_error
 from docmt.core.settings import MANY
@@ -104,11 +104,18 @@ class DocumentStream:
         self._borders = np.searchsorted(self._task.instances.document, np.arange(len(positions) + 1))
         for document, translations in enumerate(given):
             self._fix(document, translations)
+        self._done = np.zeros(len(self._task.instances), dtype=np.bool_)
         for document, resume_point in self._resume_points.items():
             if document not in self._errors:
                 self._resume_document(document, resume_point)
-        self._done = self._find_done()
-        self._costs = self._measure_costs()
+        instances, offsets = self._task.instances, self._task.words.offsets
+        first, last = instances.first_output, instances.last
+        self._costs = offsets[last] - offsets[first] + NUM_BOUNDARY_TOKENS * (last - first)
+        """source tokens that each instance translates, boundary tokens included"""
+        self._sees_others = bool((first > instances.first).any()) and self._order != "windows"
+        """whether instances see translations of earlier ones"""
+        self._is_serial = self._sees_others and self._order != "repair"
+        """whether they wait for these"""
         self._reported = 0  # documents before this one have been yielded if they have no instances
 
     def _cut(
@@ -152,32 +159,27 @@ class DocumentStream:
         """Restore the history of a resumed document. Raises DocmtError where no instance begins at that sentence."""
         history, start = resume_point.history, self._find_sentence(document, resume_point.sentences)
         first = start - len(history)  # of the sentences whose translations are known
+        instances, borders = self._task.instances, slice(self._borders[document], self._borders[document + 1])
+        begins = ((instances.first_output[borders] == start) & (instances.first[borders] == first)).any()
         if resume_point.is_supplied:
             offset = int(self._offsets[document])
             if first != offset:
                 raise ValueError(
                     f"{start - offset} sentences have words, but {len(history)} have a supplied translation"
                 )
-            self._begin_output(document, start)
-        elif resume_point.sentences != self._sizes[document]:
-            borders = range(self._borders[document], self._borders[document + 1])
-            instances = self._task.instances
-            if not any(instances.first_output[i] == start and instances.first[i] == first for i in borders):
-                raise DocmtError(
-                    f"document {document + 1} cannot be resumed after sentence {resume_point.sentences}: this model "
-                    "was not interrupted there. Translate the document from the beginning."
-                )
+            number = int(borders.start + np.searchsorted(instances.last[borders], start, side="right"))
+            if number < borders.stop:  # the instance that holds the next sentence begins its output there
+                first_output = instances.first_output.copy()
+                first_output[number] = start
+                self._task = replace(self._task, instances=replace(instances, first_output=first_output))
+        elif resume_point.sentences != self._sizes[document] and not begins:
+            raise DocmtError(
+                f"document {document + 1} cannot be resumed after sentence {resume_point.sentences}: this model was "
+                "not interrupted there. Translate the document from the beginning."
+            )
         for position, translations in enumerate(history, first):
             self._task.history.add(position, [[words] for words in translations])
-
-    def _begin_output(self, document: int, start: int) -> None:
-        """Let the instance that holds the sentence `start` begin its output there."""
-        instances, borders = self._task.instances, slice(self._borders[document], self._borders[document + 1])
-        number = int(borders.start + np.searchsorted(instances.last[borders], start, side="right"))
-        if number < borders.stop:
-            first_output = instances.first_output.copy()
-            first_output[number] = start
-            self._task = replace(self._task, instances=replace(instances, first_output=first_output))
+        self._done[borders] = self._task.instances.first_output[borders] < start
 
     def _find_sentence(self, document: int, sentence: int) -> int:
         """Return the first sentence with words from this one of a document on, numbered through all documents."""
@@ -197,7 +199,7 @@ class DocumentStream:
         """
         wanted = 0
         if start is not None:
-            wanted = self._find_sentence(start[0], 0 if self._sees_others() else start[1])
+            wanted = self._find_sentence(start[0], 0 if self._sees_others else start[1])
         for chunk in self._make_chunks():
             indices = [i for i in chunk if not self._done[i]]
             if not indices or self._task.instances.last[chunk[-1]] <= wanted:
@@ -236,20 +238,10 @@ class DocumentStream:
     def find_ready(self, tokens: int) -> tuple[list[int], list[int]]:
         """Return the next instances that wait for no others, up to the first beyond so many tokens, and their costs."""
         left = np.flatnonzero(~self._done)
-        if self._is_serial():
+        if self._is_serial:
             left = left[np.unique(self._task.instances.document[left], return_index=True)[1]]
         count = int(np.searchsorted(np.cumsum(self._costs[left]), tokens, side="right")) + 1
         return left[:count].tolist(), self._costs[left[:count]].tolist()
-
-    def _measure_costs(self) -> NDArray[np.int64]:
-        """Return the source tokens that each instance translates, boundary tokens included."""
-        instances, words = self._task.instances, self._task.words
-        costs: NDArray[np.int64] = (
-            words.offsets[instances.last]
-            - words.offsets[instances.first_output]
-            + NUM_BOUNDARY_TOKENS * (instances.last - instances.first_output)
-        )
-        return costs
 
     def _make_chunks(self) -> Iterator[range]:
         """Yield the instances that are translated together.
@@ -264,15 +256,14 @@ class DocumentStream:
         if self._look_ahead is None:
             yield from [range(count)] if count else []
             return
-        serial = self._is_serial()
-        units = np.unique(self._borders) if serial else np.arange(count + 1)
+        units = np.unique(self._borders) if self._is_serial else np.arange(count + 1)
         cumulative_costs = np.concatenate([[0], np.cumsum(self._costs)])
         first, tokens = 0, _FIRST_TOKENS if self._config.implementation == "docmt" else MANY
         while first < count:
             tokens = min(tokens, self._look_ahead)
             most = np.searchsorted(cumulative_costs, cumulative_costs[first] + tokens, side="right") - 1
             last = int(max(units[units <= most].max(), units[units > first].min()))
-            if not serial:
+            if not self._is_serial:
                 yield from self._split_into_batches(range(first, last))
             elif instances.document[first] == instances.document[last - 1]:
                 yield from (range(i, i + 1) for i in range(first, last))
@@ -307,23 +298,6 @@ class DocumentStream:
     def count_sentences(self, instance: int) -> int:
         """Return how many sentences an instance translates."""
         return len(self._task.outputs(instance))
-
-    def _is_serial(self) -> bool:
-        """Return whether instances wait for earlier ones."""
-        return self._sees_others() and self._order != "repair"
-
-    def _sees_others(self) -> bool:
-        """Return whether instances see translations of earlier ones."""
-        instances = self._task.instances
-        return bool((instances.first_output > instances.first).any()) and self._order != "windows"
-
-    def _find_done(self) -> NDArray[np.bool_]:
-        """Return for each instance whether it was translated before the interruption."""
-        done = np.zeros(len(self._task.instances), dtype=np.bool_)
-        for document, point in self._resume_points.items():
-            borders = slice(self._borders[document], self._borders[document + 1])
-            done[borders] = self._task.instances.first_output[borders] < self._find_sentence(document, point.sentences)
-        return done
 
     def select(self, indices: Sequence[int]) -> Task:
         """Return the task of these instances, with their drafts."""
@@ -496,10 +470,7 @@ def _translate_chunk(
 
 def _search_chunk(chunk: Chunk, on_sentences: OnSentences) -> list[InstanceResults]:
     """Return the translations of these instances, searched as one task."""
-    groups = [
-        (stream, [index for _, index in group])
-        for stream, group in groupby(chunk, lambda stream_and_index: stream_and_index[0])
-    ]
+    groups = [(stream, [index for _, index in group]) for stream, group in groupby(chunk, itemgetter(0))]
     parts = [stream.select(indices) for stream, indices in groups]
     task = Task.join(parts)
     results, start, taken = iter(search_task(task, on_sentences)), 0, list[InstanceResults]()

@@ -8,7 +8,7 @@ each member before its softmax, that is, before the mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -67,6 +67,11 @@ def list_memories(memories: Memories) -> Sequence[Mapping[str, Memory]]:
 def list_members(model: Model) -> tuple[TranslationModel, ...]:
     """Return the members of an ensemble, or the one model."""
     return model.members if isinstance(model, Ensemble) else (model,)
+
+
+def pair_members(model: Model, memories: Memories) -> Iterator[tuple[TranslationModel, Mapping[str, Memory]]]:
+    """Return an iterator over the members of a model, each with its memories."""
+    return zip(list_members(model), list_memories(memories), strict=True)
 
 
 def combine_context_specs(model: Model) -> ContextSpec:

@@ -14,13 +14,7 @@ from typing import Any
 from docmt.core.errors import DocmtError
 from docmt.core.files import encode_utf8
 from docmt.core.plain_text import decode_utf8, read_bytes, write_bytes
-from docmt.decoding.translation_results import (
-    PartialTranslation,
-    ResumePoint,
-    TranslatedSentence,
-    Translation,
-    non_finite_error,
-)
+from docmt.decoding.translation_results import PartialTranslation, ResumePoint, Translation, non_finite_error
 from docmt.documents import Document, read_input
 from docmt.documents.input_formats import (
     FORMATS,
@@ -108,10 +102,9 @@ class FileTranslation:
         suffixes = (given,) if given and self.format.name in _DISTINCT_FORMATS else self.format.suffixes
         if suffix and suffix not in (given, *suffixes) and path != os.devnull:
             names = " or ".join(suffixes)
-            message = (
+            raise DocmtError(
                 f"{self._path} is translated into {self.format.name}, but {path} ends in {suffix}: end it in {names}"
             )
-            raise DocmtError(message)
 
     def select_sentences(self, part: PartialTranslation) -> list[int]:
         """Return the sentences of a part, from 0, whose codes need word alignment."""
@@ -122,19 +115,17 @@ class FileTranslation:
 
     def to_records(self, part: PartialTranslation) -> str:
         """Return one JSON line for each sentence of a part, which `render` reads."""
-        sentences: Sequence[TranslatedSentence | None] = (
-            [None] * len(part.source.sentences) if part.translation is None else part.translation.sentences
-        )
+        if part.translation is None:
+            return (json.dumps({"document": part.document}) + "\n") * len(part.source.sentences)
         rows = []
-        for number, each in enumerate(sentences):
+        for number, each in enumerate(part.translation):
             row: dict[str, Any] = {"document": part.document}
-            if part.translation is not None and number in part.translation.missing:
+            if number in part.translation.missing:
                 row["missing"] = True
-            if each is not None:
-                match = QUALITY.get(each.memory, 0)
-                row |= {"target": each.target, **({"review": {"match": match}} if match else {"score": each.score})}
-                if each.alignment is not None:
-                    row["links"] = [[*link.source, *link.target] for link in each.alignment]
+            match = QUALITY.get(each.memory, 0)
+            row |= {"target": each.target, **({"review": {"match": match}} if match else {"score": each.score})}
+            if each.alignment is not None:
+                row["links"] = [[*link.source, *link.target] for link in each.alignment]
             rows.append(json.dumps(row) + "\n")
         return "".join(rows)
 

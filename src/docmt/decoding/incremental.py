@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from docmt.core.grouping import group_pairs
 from docmt.decoding.caches import (
     Cache,
     CrossCache,
@@ -23,7 +24,7 @@ from docmt.decoding.caches import (
     Step,
     TargetKeys,
 )
-from docmt.decoding.ensembles import Memories, Model, compute_next_logits, list_members, list_memories
+from docmt.decoding.ensembles import Memories, Model, compute_next_logits, list_members, pair_members
 from docmt.decoding.logits import log_normalizers
 from docmt.decoding.search_rules import SearchRow
 from docmt.model import Packed, pack
@@ -72,9 +73,14 @@ class RecordingContext(FullContext):
         """See `AttentionContext`: x [T, d]."""
         visible, scope = super().find(attention, x), attention.scope
         if scope.memory == "self":
-            return _RecordedStates(visible, attention, self.recorded)
+            return _RecordedStates(visible, attention, self)
         is_linear = isinstance(attention, LinearAttention)
         return visible if is_linear else _ProjectedStates(visible, attention, self.memories[scope.memory])
+
+    def record(self, attention: Attention, projected: AttentionRecord) -> AttentionRecord:
+        """Record what an attention has projected; return all that it sees."""
+        self.recorded[attention] = projected
+        return projected
 
 
 class _ProjectedStates(PackedStates):
@@ -92,28 +98,21 @@ class _ProjectedStates(PackedStates):
 class _RecordedStates(PackedStates):
     """Visible states whose keys and values are recorded when an attention reads them."""
 
-    def __init__(
-        self,
-        states: PackedStates,
-        attention: Attention,
-        recorded: dict[Attention, AttentionRecord],
-        complete: Callable[[AttentionRecord], AttentionRecord] = lambda record: record,
-    ) -> None:
-        """complete: adds the keys and values that an earlier pass has recorded."""
+    def __init__(self, states: PackedStates, attention: Attention, context: RecordingContext) -> None:
         assert states.memory is not None
         super().__init__(states.memory, states.pattern, states.exists)
-        self.attention, self.recorded, self.complete = attention, recorded, complete
+        self.attention, self.context = attention, context
 
     def attend(self, query: Tensor, key: Tensor | None, value: Tensor | None, **options: Any) -> Tensor:
         """See `VisibleStates`."""
         assert key is not None and value is not None
-        record = self.recorded[self.attention] = self.complete(AttentionRecord(key, value))
+        record = self.context.record(self.attention, AttentionRecord(key, value))
         return super().attend(query, record.keys, record.values, **options)
 
     def attend_linear(self, attention: Any, x: Tensor) -> Tensor:
         """See `VisibleStates`."""
         key, value, weighing = attention.project_keys_values(self.memory, self.pattern)
-        self.recorded[self.attention] = AttentionRecord(key, value, weighing)
+        self.context.record(attention, AttentionRecord(key, value, weighing))
         return attention.attend_keys(x, key, value, weighing, self.pattern)
 
 
@@ -157,7 +156,7 @@ class LaterPass(TargetPass):
             Spans.tile(before.lengths + lengths),
         )
         self.aligned = torch.cat((earlier.aligned, aligned))[sentences]
-        context = _LaterContext(added, memories, aligned, numbers, self.target, earlier.recorded, join)
+        context = _LaterContext(self.target, earlier, join, added, memories, aligned, numbers)
         embedded = model.embed("target", self.target)[index >= len(known.tokens)]
         self.states = join(earlier.states, model.decode(embedded, context))
         self.recorded = context.recorded
@@ -173,18 +172,12 @@ class _LaterContext(RecordingContext):
     """Pass over the last sentence of each document, whose self-attentions see what was computed for those before."""
 
     def __init__(
-        self,
-        last: Packed,
-        memories: Mapping[str, Memory],
-        aligned: Tensor,
-        numbers: Tensor,
-        whole: Packed,
-        earlier: Mapping[Attention, AttentionRecord],
-        join: Callable[[Tensor, Tensor], Tensor],
+        self, whole: Packed, earlier: TargetPass, join: Callable[[Tensor, Tensor], Tensor], *args: object
     ) -> None:
-        """last: these sentences, of the documents `whole`; join: adds the keys or values of `last` to earlier ones."""
-        super().__init__(last, memories, aligned, numbers)
-        self.whole, self.earlier, self.join = whole, earlier, join
+        """whole: the documents; earlier: the pass over the sentences before; join: adds keys or values of the last
+        sentences to earlier ones; args: of these sentences, see `FullContext`."""
+        super().__init__(*args)
+        self.whole, self.earlier, self.join = whole, earlier.recorded, join
 
     def find(self, attention: Attention, x: Tensor) -> PackedStates:
         """See `AttentionContext`: x [U, d] of the U tokens of the last sentences."""
@@ -197,11 +190,12 @@ class _LaterContext(RecordingContext):
                 keys = keys.select(self.whole.last_sentences())
             numbers = partial(number_sentences, self.sequence, self.alignment, find_source(self.memories), None)
             self._patterns[scope] = AttentionPattern(last, keys, scope.causal, len(self.whole.tokens), last, numbers)
-        states = PackedStates(x, self._patterns[scope])
-        return _RecordedStates(states, attention, self.recorded, partial(self._complete, self.earlier[attention]))
+        return _RecordedStates(PackedStates(x, self._patterns[scope]), attention, self)
 
-    def _complete(self, earlier: AttentionRecord, record: AttentionRecord) -> AttentionRecord:
-        return AttentionRecord(self.join(earlier.keys, record.keys), self.join(earlier.values, record.values))
+    def record(self, attention: Attention, projected: AttentionRecord) -> AttentionRecord:
+        """See `RecordingContext`: after what the earlier pass has recorded."""
+        (keys, values, _), (added_keys, added_values, _) = self.earlier[attention], projected
+        return super().record(attention, AttentionRecord(self.join(keys, added_keys), self.join(values, added_values)))
 
 
 @dataclass(frozen=True)
@@ -236,22 +230,25 @@ class Prefixes:
         """[D] first token of each row's document."""
         return self.read.target.documents.starts[self.documents]
 
-    def select_keys(self, attentions: Sequence[Attention]) -> TargetKeys:
-        """Return the keys and values of these attentions, which have one scope."""
+    def select_keys(self, attentions: Sequence[Attention], single: bool) -> TargetKeys | None:
+        """Return the keys and values of these attentions, which have one scope; None if they see none of them.
+
+        single: each row has one sentence.
+        """
+        in_sentence, spans = attentions[0].scope.extent == "sentence", Spans(self.document_starts, self.lengths)
+        if in_sentence and self.begun is not None:
+            spans = Spans(self.sentence_starts, self.begun)
+        elif in_sentence and single:
+            return None
         records = [self.read.recorded[attention] for attention in attentions]
         device, sentences = records[0].keys.device, self.read.target.sentences
         is_word = torch.zeros(len(records[0].keys), dtype=torch.bool)
         is_word[sentences.trim(*attentions[0].scope.trim).indices()] = True
-        in_sentence = attentions[0].scope.extent == "sentence"
-        spans = Spans(self.document_starts, self.lengths)
-        if in_sentence and self.begun is not None:
-            spans = Spans(self.sentence_starts, self.begun)
         return TargetKeys(
             SharedKeys([record.keys for record in records], [record.values for record in records], spans),
             self.read.aligned.repeat_interleave(sentences.lengths).to(device),
             is_word.to(device),
             (self.sentence_starts if in_sentence else self.starts).to(device),
-            self.begun is not None,
         )
 
     def compute_state(self, attention: Attention, beams: int) -> tuple[Tensor, Tensor | None]:
@@ -285,11 +282,15 @@ def can_read_prefixes(model: Model) -> bool:
 
 def can_share_prefixes(model: Model) -> bool:
     """Return whether a `LaterPass` is possible: self-attentions keep keys and values only, of one span."""
-    stacks = [stack for member in list_members(model) for stack in (member.decoder, member.above_decoder)]
-    attentions = [module for stack in stacks for module in stack.modules() if isinstance(module, Attention)]
-    own = [attention for attention in attentions if attention.scope.memory == "self"]
+    own = [each for member in list_members(model) for each in list_attentions(member) if each.scope.memory == "self"]
     are_linear = any(isinstance(each, LinearAttention) or each.scope.sees_each_preceding for each in own)
     return can_read_prefixes(model) and not are_linear
+
+
+def list_attentions(model: TranslationModel) -> list[Attention]:
+    """Return the attentions of the decoder and above it."""
+    modules = (*model.decoder.modules(), *model.above_decoder.modules())
+    return [module for module in modules if isinstance(module, Attention)]
 
 
 def read_prefixes(
@@ -315,7 +316,7 @@ def read_prefixes(
     opening, documents = len(boundary_tokens.target_opening), torch.arange(len(rows))
     begun = torch.tensor([len(each) + opening - 1 if each else 0 for each in words]) if words else None
     passes = list[TargetPass]()
-    for number, (member, memory) in enumerate(zip(list_members(model), list_memories(memories), strict=True)):
+    for number, (member, memory) in enumerate(pair_members(model, memories)):
         settings = target, aligned, number_documents(memory.values(), rows)
         if before:
             passes.append(LaterPass(member, memory, before[number], *settings))
@@ -375,11 +376,9 @@ class IncrementalDecoder:
     ) -> None:
         """memories: from `compute_memories`; rows: the D search rows; prefixes: what each member has read before."""
         self.members = list_members(model)
-        member_memories = list_memories(memories)
-        member_prefixes: Sequence[Prefixes | None] = prefixes or [None] * len(member_memories)
         self.incremental_states = [
-            IncrementalState(member, memory, rows, beams, prefix)
-            for member, memory, prefix in zip(self.members, member_memories, member_prefixes, strict=True)
+            IncrementalState(member, memory, rows, beams, prefixes[number] if prefixes else None)
+            for number, (member, memory) in enumerate(pair_members(model, memories))
         ]
         self.caches = [cache for state in self.incremental_states for cache in state.caches]
 
@@ -431,10 +430,8 @@ class IncrementalState:
         prefixes: Prefixes | None = None,
     ) -> None:
         """rows: the D search rows; prefixes: see `IncrementalDecoder`."""
-        by_kind: dict[tuple[type[Attention], AttentionScope, int], list[Attention]] = {}
-        for module in (*model.decoder.modules(), *model.above_decoder.modules()):
-            if isinstance(module, Attention):
-                by_kind.setdefault((type(module), module.scope.without_layer, module.heads), []).append(module)
+        kinds = (((type(each), each.scope.without_layer, each.heads), each) for each in list_attentions(model))
+        by_kind = group_pairs(kinds)
         has_relations = any(attentions[0].relation is not None for attentions in by_kind.values())
         source = find_source(memories) if has_relations else None
         numbers = None if source is None else number_in_documents(source)  # [S]
@@ -461,15 +458,14 @@ class IncrementalState:
                     relation.describe_keys(numbers, count, model.device),
                 )
             if scope.memory != "self":
-                cache: Cache = _build_cross_cache(scope, attentions, memories[scope.memory], rows, beams, single)
+                cache: Cache = _build_cross_cache(attentions, memories[scope.memory], rows, beams, single)
             elif isinstance(attentions[0], LinearAttention):
-                cache = LinearSelfCache(len(attentions), attentions[0])
-                if prefixes is not None:
-                    cache.start_after([prefixes.compute_state(attention, beams) for attention in attentions])
+                starts = [prefixes.compute_state(each, beams) if prefixes else (None, None) for each in attentions]
+                cache = LinearSelfCache(attentions[0], starts)
             else:
                 dtype = product_dtype(model.device, next(model.parameters()).dtype)
                 like = torch.empty(heads, width, dtype=dtype, device=model.device)
-                keys = None if prefixes is None else prefixes.select_keys(attentions)
+                keys = None if prefixes is None else prefixes.select_keys(attentions, single)
                 cache = SelfCache(attentions, len(rows), beams, like, single, keys)
             self.caches.append(cache)
             self.cache_slots |= {attention: (cache, number) for number, attention in enumerate(attentions)}
@@ -528,14 +524,10 @@ class CachedStates:
 
 
 def _build_cross_cache(
-    scope: AttentionScope,
-    attentions: Sequence[Attention],
-    memory: Memory,
-    rows: Sequence[SearchRow],
-    beams: int,
-    single: bool,
+    attentions: Sequence[Attention], memory: Memory, rows: Sequence[SearchRow], beams: int, single: bool
 ) -> Cache:
     """Build the cache of attentions to a memory, with the keys and values of the spans that the search rows see."""
+    scope = attentions[0].scope
     sentences = visible_spans(memory, scope)
     if scope.extent == "document":
         spans = sentences.select(number_documents([memory], rows))

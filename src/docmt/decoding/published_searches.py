@@ -110,24 +110,13 @@ class PooledSearch(ABC):
         else:
             token_lists, totals = self.generated[number].tolist(), self.total[number]
             scores = self.config.normalize_score(totals, self.generated.shape[2])
-        results = zip(token_lists, totals.tolist(), scores.tolist(), strict=True)
-        return [
-            Hypothesis(
-                [self._strip_boundaries(tokens)],
-                [total],
-                [len(tokens)],
-                score,
-                len(tokens),
-                at_limit=[] if tokens[-1:] == [self.specials.eos] else [0],
-            )
-            for tokens, total, score in results
-            if score > -torch.inf
-        ]
-
-    def _strip_boundaries(self, tokens: list[int]) -> list[int]:
-        """Return the tokens without their boundary tokens."""
-        closed = len(tokens) > self.boundaries.inner_openers and tokens[-1] == self.specials.eos
-        return tokens[self.boundaries.inner_openers : len(tokens) - closed]
+        hypotheses = []
+        for tokens, total, score in zip(token_lists, totals.tolist(), scores.tolist(), strict=True):
+            if score > -torch.inf:
+                is_closed, count = tokens[-1:] == [self.specials.eos], len(tokens)
+                words = tokens[self.boundaries.inner_openers : count - is_closed]
+                hypotheses.append(Hypothesis([words], [total], [count], score, count, [] if is_closed else [0]))
+        return hypotheses
 
 
 class ThumtSearch(PooledSearch):

@@ -22,14 +22,7 @@ from torch import Tensor
 
 from docmt.data import Batch, SentenceTokens, collate
 from docmt.decoding.beam_search import search
-from docmt.decoding.ensembles import (
-    Memories,
-    Model,
-    combine_context_specs,
-    compute_next_logits,
-    list_members,
-    list_memories,
-)
+from docmt.decoding.ensembles import Memories, Model, combine_context_specs, compute_next_logits, pair_members
 from docmt.decoding.incremental import Prefixes, TargetPass, can_read_prefixes
 from docmt.decoding.logits import log_normalizers
 from docmt.decoding.scheduler import POOL_FACTOR, OnSentences, SearchResults, Task, batch_rows
@@ -184,13 +177,12 @@ class _Repair:
         documents = torch.arange(len(batch))
         passes = [
             TargetPass(member, member_memories, inputs.target, inputs.alignment, documents)
-            for member, member_memories in zip(list_members(model), list_memories(memories), strict=True)
+            for member, member_memories in pair_members(model, memories)
         ]
         scores, gaps = (x.cpu() for x in _judge_labels(task, collated, passes))
         failed, first = [], 0
-        for i, hypothesis in zip(
-            batch, split_scores(task, target, collated.labels, scores, batch, free_at_limit=True), strict=True
-        ):
+        hypotheses = split_scores(task, target, collated.labels, scores, batch, free_at_limit=True)
+        for i, hypothesis in zip(batch, hypotheses, strict=True):
             outputs = task.outputs(i)
             sizes = [len(translations[n]) + 1 + boundaries.predicts_boundary for n in outputs]
             forced = find_forced_labels(task, target, outputs)
@@ -203,19 +195,13 @@ class _Repair:
                 score, tokens = hypothesis.sentence_scores[number], hypothesis.sentence_tokens[number]
                 rank = task.config.normalize_score(score, tokens)
                 self.checked[n] = Hypothesis([translations[n]], [score], [tokens], rank, tokens)
-                if n in self.drafts or (n not in self.exact and self._fails(n, score, largest[number])):
+                # With one beam, by how much the model prefers another token counts, else how the score has changed.
+                change = abs(score - self.ranked[n][0].sentence_scores[0])
+                fails = largest[number] > 0.0 if task.config.beam == 1 else change > MARGIN
+                if n in self.drafts or (n not in self.exact and fails):
                     failed.append(n)
         self._count({n for i in batch for n in self.outputs[i]}.difference(failed))
         return memories, passes, failed
-
-    def _fails(self, sentence: int, score: float, gap: float) -> bool:
-        """Return whether a sentence has to be searched again.
-
-        score: its log-probability; gap: by how much the model prefers another token.
-        """
-        if self.task.config.beam == 1:
-            return gap > 0.0
-        return abs(score - self.ranked[sentence][0].sentence_scores[0]) > MARGIN
 
     def _repair(
         self, batch: Sequence[int], memories: Memories, passes: Sequence[TargetPass], failed: Sequence[int]

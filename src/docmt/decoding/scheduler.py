@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from docmt.core.errors import DocmtError
-from docmt.core.settings import MANY
+from docmt.core.grouping import group_pairs
+from docmt.core.settings import MANY, find_changed
 from docmt.data import Instances, SentenceTokens, cut_instances
 from docmt.data.batches import collate_source
 from docmt.data.instances import NUM_BOUNDARY_TOKENS, context_lengths, instance_lengths, locate_sentence
@@ -117,11 +118,8 @@ class Task:
         `number_samples`. Raises DocmtError where a sentence cannot fit.
         """
         words, offsets = SentenceTokens.from_documents(documents), np.cumsum([0, *map(len, documents)])
-        drafted = (
-            SentenceTokens.from_documents(drafts)
-            if drafts is not None and combine_context_specs(model).drafts
-            else None
-        )
+        drafts = drafts if combine_context_specs(model).drafts else None
+        drafted = None if drafts is None else SentenceTokens.from_documents(drafts)
         instances = cut_source(words, offsets, model, config, context, drafted)
         task = cls(model, words, offsets, instances, specials, config, context, batch_tokens, drafted)
         return replace(task, sample_numbers=number_samples(words, offsets, copies)) if config.sampling else task
@@ -179,8 +177,7 @@ class Task:
     def lengths(self) -> list[int]:
         """Tokens of each instance, boundary tokens included."""
         drafted = None if self.drafts is None else self.drafts.lengths
-        lengths: list[int] = instance_lengths(self.instances, self.words.lengths, draft_lengths=drafted).tolist()
-        return lengths
+        return instance_lengths(self.instances, self.words.lengths, draft_lengths=drafted).tolist()
 
     def dependency_groups(self) -> list[list[int]]:
         """Group instances so that each comes after all instances whose translations it sees."""
@@ -188,10 +185,7 @@ class Task:
             return [list(range(len(self.instances)))]
         documents = self.instances.document  # in rising order
         levels = np.arange(len(documents)) - np.searchsorted(documents, documents)
-        groups: list[list[int]] = [[] for _ in range(int(levels.max(initial=-1)) + 1)]
-        for number, level in enumerate(levels.tolist()):
-            groups[level].append(number)
-        return groups
+        return list(group_pairs(zip(levels.tolist(), range(len(levels)), strict=True)).values())
 
     def read_sources(self, batch: Sequence[int]) -> ModelInput:
         """Return the model input of these instances."""
@@ -349,8 +343,8 @@ def check_context(search: SearchConfig, context: ContextConfig, *models: ModelCo
             "search.sequential is for systems whose decoder sees earlier translations (group; hybrid; concat with "
             "window_decoding prefix; hierarchical at the decoder), not for this model. Leave it out."
         )
-    for name in context.changes():
-        if not any(name in select_effective_settings(context, model.system_options).changes() for model in models):
+    for name in find_changed(context):
+        if not any(name in find_changed(select_effective_settings(context, each.system_options)) for each in models):
             systems = sorted({model.system for model in models})
             kinds = f"this {systems[0]} model" if len(systems) == 1 else f"models of {', '.join(systems)}"
             raise DocmtError(f"context.{name} is for systems that {_SYSTEMS[name]}, not for {kinds}. Leave it out.")
@@ -365,10 +359,8 @@ def check_context(search: SearchConfig, context: ContextConfig, *models: ModelCo
 
 def sees_translations(context: ContextConfig, system: System) -> bool:
     """Return whether the decoder sees translations of earlier sentences, sentence for sentence."""
-    return system.rules == "frame" and system.decoding_orders.get(context.window_decoding, system.decoding_order) in (
-        "documents",
-        "sequential",
-    )
+    order = system.decoding_orders.get(context.window_decoding, system.decoding_order)
+    return system.rules == "frame" and order in ("documents", "sequential")
 
 
 def batch_by_length(sizes: Sequence[tuple[int, int]], batch_tokens: int) -> Iterator[list[int]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from docmt.core.errors import DocmtError
 from docmt.core.settings import MANY, Excludes, Needs, OptionError, assigned, check_fields, ranged, short_repr
@@ -76,8 +76,7 @@ class SearchConfig:
                 "a sentence",
             )
 
-    def __repr__(self) -> str:
-        return short_repr(self)
+    __repr__ = short_repr
 
     def check_terms(self, terms: object, name: str = "terms") -> None:
         """Raise DocmtError if there are terms, or what has this name, and they do not go with this search."""
@@ -113,12 +112,7 @@ class ContextConfig:
     def __post_init__(self) -> None:
         check_fields(self, "context.")
 
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-    def changes(self) -> dict[str, Any]:
-        """Return the settings that differ from the defaults."""
-        return {name: value for name, value in vars(self).items() if value != vars(ContextConfig())[name]}
+    __repr__ = short_repr
 
 
 _CALL: ContextVar[Callable[[], None]] = ContextVar("between_steps", default=lambda: None)

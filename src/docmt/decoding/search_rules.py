@@ -26,7 +26,6 @@ from docmt.model.systems import DecodingOrder
 from docmt.text import SpecialTokens
 
 
-@dataclass(frozen=True)
 class TargetBoundaries:
     """Boundary tokens of the target stream after its first token, which is supplied.
 
@@ -34,28 +33,16 @@ class TargetBoundaries:
     open a sentence. Joined sentences (`BoundaryTokens`) are `w .. <s> w .. </s>` after `</s>`.
     """
 
-    specials: SpecialTokens
-    tokens: BoundaryTokens
-
-    @property
-    def start(self) -> int:
-        """First token of the stream."""
-        return self.specials.eos if self.tokens.joined else self.tokens.target_opening[0]
-
-    @property
-    def end(self) -> int:
-        """Last token of the stream."""
-        return self.specials.eod if self.tokens.predicts_boundary else self.specials.eos
-
-    @property
-    def separators(self) -> tuple[int, ...]:
-        """Tokens between two sentences."""
-        return (self.specials.bos,) if self.tokens.joined else (self.specials.eos, *self.tokens.target_opening)
-
-    @property
-    def inner_openers(self) -> int:
-        """Number of opening tokens after the first one of a sentence."""
-        return len(self.tokens.target_opening) - 1
+    def __init__(self, specials: SpecialTokens, tokens: BoundaryTokens) -> None:
+        self.specials, self.tokens = specials, tokens
+        self.start = specials.eos if tokens.joined else tokens.target_opening[0]
+        """first token of the stream"""
+        self.end = specials.eod if tokens.predicts_boundary else specials.eos
+        """last token of the stream"""
+        self.separators = (specials.bos,) if tokens.joined else (specials.eos, *tokens.target_opening)
+        """tokens between two sentences"""
+        self.inner_openers = len(tokens.target_opening) - 1
+        """number of opening tokens after the first one of a sentence"""
 
     def is_closed(self, last: Tensor, offset: Tensor) -> Tensor:
         """Return whether these tokens, at these offsets, closed their sentences: a boundary token must follow."""

@@ -45,14 +45,13 @@ from docmt.decoding.translation_results import (
     TranslatedSentence,
     TranslatedSpan,
     Translation,
-    WordLink,
     check_documents,
     check_lengths,
     check_pairs,
 )
 from docmt.documents import Document, unwrap_lines
 from docmt.documents.protected_text import Protection
-from docmt.documents.words import normalize_characters
+from docmt.documents.words import WordLink, normalize_characters
 from docmt.model import TranslationModel
 from docmt.model.embeddings import ContextNoise
 from docmt.model.products import Precision, precision_context
@@ -117,9 +116,14 @@ class Translator(DocumentTranslator):
                 raise DocmtError(f"{name} is {quote(value)}. Give a docmt.{kind.__name__}.")
         check_number("batch_tokens", batch_tokens, (1, MANY))
         self.search, self.context, self.batch_tokens, self.precision = search, context, batch_tokens, precision
+        self._context_settings: dict[str, Any] = {"context": context, "batch_tokens": batch_tokens}
         self._paths = parse_model_paths(model)
         # languages: source and target code, empty where the model has none.
         self._model, self.tokenizer, self.languages = load_members(self._paths, device, precision)
+        self.models = list_members(self._model)
+        """the PyTorch modules: one, or all members of an ensemble"""
+        self.device = self._model.device
+        """device of the computation"""
         self.patterns = None if protect is None else tuple(protect)
         self.protection = None if self.patterns is None else Protection(self.languages, self.patterns)
         for member in self.models:
@@ -137,11 +141,6 @@ class Translator(DocumentTranslator):
         """Return the models, the device (as chosen by `auto`) and the precision."""
         names, kinds = ",".join(map(str, self._paths)), " + ".join(member.config.system for member in self.models)
         return f"{names} ({kinds}) on {self.device} in {self.precision}"
-
-    @property
-    def models(self) -> tuple[TranslationModel, ...]:
-        """The PyTorch modules: one, or all members of an ensemble."""
-        return list_members(self._model)
 
     @property
     def model(self) -> TranslationModel:
@@ -165,11 +164,6 @@ class Translator(DocumentTranslator):
             **describe_texts(protect, self.terms, self.memory),
             **{format_flag(name): value for name, value in flatten(groups).items()},
         }
-
-    @property
-    def device(self) -> torch.device:
-        """Device of the computation."""
-        return self._model.device
 
     def translate_all(
         self, documents: Sequence[Document | str], *, copies: Sequence[int] | None = None
@@ -488,10 +482,6 @@ class Translator(DocumentTranslator):
         """The layer of each member that alignments are read from."""
         members = zip(self._paths, self.models, strict=True)
         return [load_alignment_layer(path) or default_alignment_layer(member) for path, member in members]
-
-    @property
-    def _context_settings(self) -> dict[str, Any]:
-        return {"context": self.context, "batch_tokens": self.batch_tokens}
 
     def _title(self, work: str) -> str:
         """Return the title of a progress bar, with the device and the precision."""

@@ -14,6 +14,7 @@ from docmt.analysis import Point, draw_curves, draw_points, read_curves
 from docmt.core.files import write_text
 from docmt.core.grouping import group_pairs
 from docmt.core.plain_text import escape_markdown, markdown_table
+from docmt.core.settings import find_changed
 from docmt.evaluation import PROTOCOLS
 from docmt.experiments.runs import (
     EvaluationConfig,
@@ -104,7 +105,7 @@ def write_report(plan: ExperimentPlan, evaluation: EvaluationConfig, failures: M
 
 def _notes(plan: ExperimentPlan, evaluation: EvaluationConfig, runs: Sequence[TableRow]) -> Iterator[str]:
     """Yield the notes below the table, a line each."""
-    options = "".join(f", `{name}: {value}`" for name, value in evaluation.context.changes().items())
+    options = "".join(f", `{name}: {value}`" for name, value in find_changed(evaluation.context).items())
     yield f"- test split, beam {evaluation.search.beam}{options}"
     if evaluation.suite is not None:
         yield f"- phenomena and distances: percent right in {escape_markdown(evaluation.suite.name)}"

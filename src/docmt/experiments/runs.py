@@ -32,7 +32,7 @@ from docmt.core.errors import INTERRUPTED, DocmtError
 from docmt.core.files import json_checksum, lock_directory, make_directory, read_json, stored_checksums, write_text
 from docmt.core.grouping import group_pairs
 from docmt.core.progress import progress
-from docmt.core.settings import flatten, is_selected, nest, read_yaml
+from docmt.core.settings import find_changed, flatten, is_selected, nest, read_yaml
 from docmt.data import ParallelStore, PreparedStore
 from docmt.data.instances import cut_dbleu_units
 from docmt.decoding import ContextConfig, SearchConfig, Translator, translate_documents
@@ -110,7 +110,7 @@ class ExperimentPlan:
 
     def output_path(self, context: ContextConfig, suffix: str) -> Path:
         """Return the path of a table or figure. Its name has the options of `context` that are not defaults."""
-        options = "".join(f"-{name}-{value}" for name, value in context.changes().items())
+        options = "".join(f"-{name}-{value}" for name, value in find_changed(context).items())
         return self.output / f"{self.experiment.name}-{self.scale}{options}{suffix}"
 
     def unique_runs(self) -> list[PlannedRun]:

@@ -70,8 +70,7 @@ class Attention(nn.Module):
         attended = visible.attend(query, key, value, dropout=dropout, distances=self.distances)
         if self.relation is not None:
             attended = self.relation.read_output(attended, visible.describe_sentences(self.relation)[0])
-        output: Tensor = self.output(attended.flatten(-2))
-        return output
+        return self.output(attended.flatten(-2))
 
     def project(self, x: Tensor, visible: VisibleStates) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Project x [..., d] to queries, and the visible states to keys and values (None: stored already).
@@ -158,11 +157,7 @@ class GroupAttention(nn.Module):
     """Attention within sentences (`local`), over the document (`global`), or both: by a gate, or weighted equally."""
 
     def __init__(
-        self,
-        local: Attention | None = None,
-        global_: Attention | None = None,
-        gate: Gate | None = None,
-        weight: float = 1.0,
+        self, local: Attention | None, global_: Attention | None = None, gate: Gate | None = None, weight: float = 1.0
     ) -> None:
         """weight: of each attention, without a gate."""
         super().__init__()
@@ -173,14 +168,12 @@ class GroupAttention(nn.Module):
     @property
     def global_(self) -> Attention | None:
         """The attention over the document, called `global` in the names of weights. That is a keyword of Python."""
-        module: Attention | None = self._modules["global"]  # type: ignore[assignment]
-        return module
+        return self._modules["global"]  # type: ignore[return-value]
 
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]"""
         outputs: list[Tensor] = [module(x, context) for module in (self.local, self.global_) if module is not None]
         if self.gate is not None:
-            joined: Tensor = self.gate(*outputs)
-            return joined
+            return self.gate(*outputs)
         total = outputs[0] if len(outputs) == 1 else outputs[0] + outputs[1]
         return total if self.weight == 1.0 else self.weight * total

@@ -51,16 +51,16 @@ class WeightBlock(NamedTuple):
 
 
 def weight_blocks(
-    query: Tensor, key: Tensor, pattern: AttentionPattern, linear: KeyWeights | None, max_scores: int = MAX_SCORES
+    query: Tensor, key: Tensor, pattern: AttentionPattern, linear: KeyWeights | None
 ) -> Iterator[WeightBlock]:
     """Yield the attention weights of query [Tq, H, k] over key [Tk, H, k] with this pattern.
 
     linear: key weights of linear attention, whose query and key are features. Its weights may be negative and sum to
-    less than 1. At most `max_scores` scores (or one query against its keys) are in memory at once, in float32.
+    less than 1. At most `MAX_SCORES` scores (or one query against its keys) are in memory at once, in float32.
     Queries without keys are in no block.
     """
     queries, keys, (heads, width) = pattern.queries, pattern.keys, query.shape[1:]
-    for members, first, last in _group_segments(queries, keys, heads, max_scores):
+    for members, first, last in _group_segments(queries, keys, heads):
         q_positions, is_query = queries.select(members).padded_positions(first, last)
         k_positions, is_key = keys.select(members).padded_positions(0, int(keys.lengths[members].max()))
         visible = is_key[:, None, :]  # [n, 1, l]
@@ -117,7 +117,7 @@ def attention_weights(
     return weight_blocks(query, key, pattern, key_weights)
 
 
-def _group_segments(queries: Spans, keys: Spans, heads: int, max_scores: int) -> Iterator[tuple[Tensor, int, int]]:
+def _group_segments(queries: Spans, keys: Spans, heads: int) -> Iterator[tuple[Tensor, int, int]]:
     """Yield numbers [n] of segments of similar length with a range of query offsets. Each query occurs once."""
     q_lengths, k_lengths = queries.lengths.tolist(), keys.lengths.tolist()
     order = [i for i in range(len(q_lengths)) if q_lengths[i] and k_lengths[i]]
@@ -127,10 +127,10 @@ def _group_segments(queries: Spans, keys: Spans, heads: int, max_scores: int) ->
         longest, num_queries, end = k_lengths[order[start]], q_lengths[order[start]], start + 1
         while end < len(order) and k_lengths[order[end]] >= _MIN_LENGTH_RATIO * longest:
             max_queries = max(num_queries, q_lengths[order[end]])
-            if (end + 1 - start) * heads * max_queries * longest > max_scores:
+            if (end + 1 - start) * heads * max_queries * longest > MAX_SCORES:
                 break
             num_queries, end = max_queries, end + 1
-        step = max(1, max_scores // ((end - start) * heads * longest))
+        step = max(1, MAX_SCORES // ((end - start) * heads * longest))
         for first in range(0, num_queries, step):
             yield torch.tensor(order[start:end]), first, min(first + step, num_queries)
         start = end

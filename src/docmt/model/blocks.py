@@ -184,12 +184,9 @@ class DocumentLayer(nn.Module):
         """identity: it starts without effect."""
         super().__init__()
         feed_forward, dropout = builder.build_feed_forward(), builder.config.dropout
-        self.layer = Layer(
-            {
-                "attention": (attention, Residual(builder.build_norm(), dropout, pre_norm=True)),
-                "feed_forward": (feed_forward, Residual(builder.build_norm(), dropout, pre_norm=True)),
-            }
-        )
+        self.layer = Layer({})
+        for name, block in (("attention", attention), ("feed_forward", feed_forward)):
+            self.layer.insert(name, block, Residual(builder.build_norm(), dropout, pre_norm=True))
         self.gate = Gate(builder.config.width, additive=True)
         self.norm = None if identity else builder.build_norm()
         if identity:
@@ -223,8 +220,7 @@ class SentenceAttention(nn.Module):
         """x [..., d], summaries [..., n, d], exists [..., n] bool -> [..., d], finite even without summaries."""
         values = self._split(self.value(summaries))  # [..., H, n, d / H]
         weights = self.attention_weights(x, summaries, exists).to(values.dtype)
-        output: Tensor = self.output((weights[..., None, :] @ values).flatten(-3))
-        return output
+        return self.output((weights[..., None, :] @ values).flatten(-3))
 
     def attention_weights(self, x: Tensor, summaries: Tensor, exists: Tensor) -> Tensor:
         """Return the attention weights of each position for its summaries: [..., H, n]."""

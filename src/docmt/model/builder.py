@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from docmt.model.attention import Attention, Gate, GroupAttention
 from docmt.model.contexts import AttentionContext, FullContext, Memory
-from docmt.model.embeddings import Embeddings, SentenceRelation, SentenceRotation, SentenceVectors, Stack
+from docmt.model.embeddings import Embeddings, SentenceRotation, SentenceVectors, Stack
 from docmt.model.families import FAMILIES, Family, TransformerConfig
 from docmt.model.layers import Dropout, FeedForward, GatedResidual, Layer, Residual, run_layers
 from docmt.model.linear_attention import LinearAttention
@@ -33,22 +34,14 @@ class ModelBuilder(Stack):
         self.boundary_tokens = self.family.boundary_tokens(config)
 
     def build_attention(
-        self,
-        scope: AttentionScope,
-        memory_width: int | None = None,
-        *,
-        zero_init: bool = False,
-        output_bias: bool = True,
-        relation: SentenceRelation | None = None,
-        heads: int = 0,
+        self, scope: AttentionScope, memory_width: int | None = None, *, zero_init: bool = False, **options: Any
     ) -> Attention:
         """Build attention over the states of `scope`.
 
-        memory_width: their width, if not the usual one; zero_init: the initial output is zero; the others: see
+        memory_width: their width, if not the usual one; zero_init: the initial output is zero; options: see
         `Attention`.
         """
-        width = memory_width or self.memory_width(scope)
-        attention = Attention(self, scope, width, heads=heads, output_bias=output_bias, relation=relation)
+        attention = Attention(self, scope, memory_width or self.memory_width(scope), **options)
         if zero_init:
             nn.init.zeros_(attention.output.weight)
         return attention
@@ -78,9 +71,8 @@ class ModelBuilder(Stack):
         """
         both = local is not None and global_ is not None
         heads = self.config.heads // 2 if both and fusion == "heads" else 0
-        local_attention = (
-            None if local is None else self.build_attention(local, heads=heads and self.config.heads - heads)
-        )
+        local_heads = heads and self.config.heads - heads
+        local_attention = None if local is None else self.build_attention(local, heads=local_heads)
         global_attention: Attention | None = None
         if global_ is not None and linear:
             global_attention = LinearAttention(self, global_, self.memory_width(global_))
@@ -111,6 +103,11 @@ class ModelBuilder(Stack):
     def build_layer(self, **blocks: nn.Module) -> Layer:
         """Build a layer of these blocks in order, each in the usual branch."""
         return Layer({name: (block, self.build_residual()) for name, block in blocks.items()})
+
+    def build_stack(self, name: str, layers: Sequence[nn.Module]) -> dict[str, nn.Module]:
+        """Build a further stack of these layers, and its norm if blocks have theirs before them, by their names."""
+        norm = {f"{name}_norm": self.build_norm()} if self.pre_norm else {}
+        return {name: nn.ModuleList(layers), **norm}
 
 
 class EncoderDecoder(Embeddings):
@@ -145,13 +142,16 @@ class EncoderDecoder(Embeddings):
 
     def run_encoder(self, x: Tensor, context: AttentionContext, first: int = 0) -> Tensor:
         """Run the encoder on embedded source, or on the input of layer `first` [Ts, d]: encoder states [Ts, d]."""
-        x = run_layers(list(self.encoder)[first:], x, context)
-        return run_layers(self.above_encoder, self.encoder_norm(x) if self.encoder_norm is not None else x, context)
+        return run_layers(self.above_encoder, self.run_stack("encoder", x, context, first), context)
 
     def decode(self, x: Tensor, context: AttentionContext) -> Tensor:
         """Run the decoder on embedded decoder input [..., d]: decoder states [..., d]."""
-        x = run_layers(self.decoder, x, context)
-        return run_layers(self.above_decoder, self.decoder_norm(x) if self.decoder_norm is not None else x, context)
+        return run_layers(self.above_decoder, self.run_stack("decoder", x, context), context)
+
+    def run_stack(self, name: str, x: Tensor, context: AttentionContext, first: int = 0) -> Tensor:
+        """Run a stack of this name on the input [..., d] of its layer `first`, and its norm, if it has one."""
+        x, norm = run_layers(list(getattr(self, name))[first:], x, context), getattr(self, f"{name}_norm", None)
+        return x if norm is None else norm(x)
 
     def embed(self, side: str, packed: Packed, embeddings: Embeddings | None = None) -> Tensor:
         """Embed tokens with their positions as input [T, d] of the first layer.
@@ -166,13 +166,11 @@ class EncoderDecoder(Embeddings):
     ) -> Tensor:
         """Add positions to the embedded tokens [T, d] of a packed sequence, with dropout. embeddings: see `embed`."""
         positions = self.token_positions(packed)
-        states: Tensor = self.dropout((embeddings or self).add_positions(side, vectors, positions))
-        return states
+        return self.dropout((embeddings or self).add_positions(side, vectors, positions))
 
     def embed_step(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Embed single tokens [R] of the decoder input at positions [R]: [R, d]."""
-        vectors: Tensor = self.dropout(self.add_positions("target", self.look_up_tokens("target", tokens), positions))
-        return vectors
+        return self.dropout(self.add_positions("target", self.look_up_tokens("target", tokens), positions))
 
     def token_positions(self, packed: Packed) -> Tensor:
         """Return the position [T] of every token in its document or sentence, as configured."""

@@ -123,8 +123,7 @@ class PackedStates:
 
     def attend_linear(self, attention: Any, x: Tensor) -> Tensor:
         """See `VisibleStates`: x [T, d] -> [T, H, k]."""
-        output: Tensor = attention.attend_memory(x, self.memory, self.pattern)
-        return output
+        return attention.attend_memory(x, self.memory, self.pattern)
 
 
 class FullContext:

@@ -111,7 +111,7 @@ class SentenceRotation:
         self.rest = head_width - 2 * self.pairs
 
     def describe_queries(self, numbers: Tensor, count: int, device: torch.device | str) -> Tensor:
-        """Return factors [n, 2, 1, k] by the angles of sentence numbers [n] below `count` on the host, for `rotate`."""
+        """Return factors [n, 2, 1, k] by the angles of sentence numbers [n] below `count` on the host."""
         length = 1 << max(10, (count - 1).bit_length())  # powers of two, so few tables are computed
         table = build_sinusoids(length, 2 * self.pairs, 0, device, "vaswani", 100)[numbers.to(device)]
         sines, cosines = table.chunk(2, dim=-1)
@@ -125,23 +125,19 @@ class SentenceRotation:
         """Return how much wider than a head its changed keys and values are."""
         return 0
 
-    def change_query(self, query: Tensor, described: Tensor) -> Tensor:
-        """Rotate queries [n, H, k]."""
-        return self.rotate(query, described)
-
     def change_pair(self, key: Tensor, value: Tensor, described: Tensor) -> tuple[Tensor, Tensor]:
         """Rotate keys [n, H, k]; values [n, H, k] stay."""
-        return self.rotate(key, described), value
+        return self.change_query(key, described), value
 
     def read_output(self, output: Tensor, described: Tensor) -> Tensor:
         """Return attention outputs [n, H, k] as they are."""
         return output
 
-    def rotate(self, x: Tensor, vectors: Tensor) -> Tensor:
-        """Rotate x [n, H, k] by the factors [n, 2, 1, k] of the sentences: of x, and of x with swapped pairs."""
-        same, swapped = vectors.to(x.dtype).unbind(1)  # [n, 1, k]
-        first, second, rest = x.split((self.pairs, self.pairs, self.rest), dim=-1)
-        return torch.addcmul(x * same, torch.cat((second, first, rest), dim=-1), swapped)
+    def change_query(self, query: Tensor, described: Tensor) -> Tensor:
+        """Rotate queries [n, H, k] by factors [n, 2, 1, k] of their sentences: of x, and of x with swapped pairs."""
+        same, swapped = described.to(query.dtype).unbind(1)  # [n, 1, k]
+        first, second, rest = query.split((self.pairs, self.pairs, self.rest), dim=-1)
+        return torch.addcmul(query * same, torch.cat((second, first, rest), dim=-1), swapped)
 
 
 class SentenceVectors(nn.Module):
@@ -351,22 +347,16 @@ class Stack:
     def __init__(self, config: TransformerConfig, family: Family) -> None:
         self.config, self.family = config, family
         self.head_width = config.attention_width // config.heads
+        self.pre_norm = config.normalization == "pre"
+        """whether norms precede blocks"""
+        separate = family.tables == "either" and config.source_vocabulary_size > 0
+        self.has_two_tables = family.tables == "two" or separate
+        """whether each side has token embeddings of its own"""
         self.distances: dict[bool, DistanceBiases] = {}
         """shared biases of scores by distance, by whether attention is causal"""
         if config.position_encoding == "relative":
             shape = (config.relative_buckets, config.relative_distance, config.heads)
             self.distances = {causal: DistanceBiases(*shape, causal=causal) for causal in (False, True)}
-
-    @property
-    def pre_norm(self) -> bool:
-        """True if norms precede blocks."""
-        return self.config.normalization == "pre"
-
-    @property
-    def has_two_tables(self) -> bool:
-        """True if each side has token embeddings of its own."""
-        separate = self.family.tables == "either" and self.config.source_vocabulary_size > 0
-        return self.family.tables == "two" or separate
 
     def build_norm(self) -> nn.Module:
         """Build a norm of states."""
@@ -448,8 +438,7 @@ class Embeddings(nn.Module):
             # States keep the precision of autocast. Casting them around every product made 240 copies in a training
             # step of a small model (decision 0011).
             vectors = vectors.to(torch.get_autocast_dtype(vectors.device.type))
-        normed: Tensor = self.get_submodule(f"{side}_norm")(vectors) if config.embedding_normalization else vectors
-        return normed
+        return self.get_submodule(f"{side}_norm")(vectors) if config.embedding_normalization else vectors
 
     def head(self) -> Head:
         """Return the output head: the target embedding, or a separate matrix."""
@@ -474,5 +463,4 @@ class Embeddings(nn.Module):
         return tuple(dict.fromkeys(self.table_name(side) for side in ("source", "target")))
 
     def _target_table(self) -> Tensor:
-        table: Tensor = getattr(self, self.table_name("target")).weight
-        return table
+        return getattr(self, self.table_name("target")).weight

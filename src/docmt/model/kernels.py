@@ -34,12 +34,7 @@ _reasons_logged: set[str] = set()
 
 
 def attend_reference(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    pattern: AttentionPattern,
-    dropout: float = 0.0,
-    distances: DistanceBiases | None = None,
+    query: Tensor, key: Tensor, value: Tensor, pattern: AttentionPattern, dropout: float, biases: DistanceBiases | None
 ) -> Tensor:
     """Attend segment by segment: softmax(Q K^T / sqrt(k) + bias) V. The other kernels equal it, but are fast."""
     outputs, sides = [], (pattern.queries, pattern.keys)
@@ -53,8 +48,8 @@ def attend_reference(
             continue
         scores = q @ k.transpose(1, 2) / math.sqrt(query.shape[-1])
         before = k_length - q_length if pattern.causal else 0
-        if distances is not None:
-            scores = scores + distances(torch.arange(before, before + q_length, device=q.device), k_length)
+        if biases is not None:
+            scores = scores + biases(torch.arange(before, before + q_length, device=q.device), k_length)
         if pattern.causal:
             scores = scores.masked_fill(torch.ones_like(scores[0], dtype=torch.bool).triu(before + 1), -math.inf)
         weights = F.dropout(scores.softmax(-1), dropout)
@@ -121,8 +116,7 @@ class BuiltOnce:
         """Return the value cached under this name. The first call builds it."""
         if name not in self._built:
             self._built[name] = build()
-        built: Built = self._built[name]
-        return built
+        return self._built[name]
 
 
 @dataclass(eq=False)
@@ -216,9 +210,8 @@ class AttentionPattern(BuiltOnce):
 
     def padded_layout(self, heads: int, device: torch.device) -> PaddedLayout:
         """Return gather indices and masks for the padded kernel, on `device`."""
-        return self.get_or_build(
-            ("padded", heads, device), lambda: PaddedLayout(self, self._fill_buckets(), heads, device)
-        )
+        name = ("padded", heads, device)
+        return self.get_or_build(name, lambda: PaddedLayout(self, self._fill_buckets(), heads, device))
 
     def varlen_layout(self, device: torch.device) -> tuple[Tensor | None, Tensor | None, tuple[Any, ...]]:
         """Return the data for the varlen kernel, on `device`, without segments that have an empty side.
@@ -226,20 +219,18 @@ class AttentionPattern(BuiltOnce):
         These are the positions of the queries and of the keys, span by span (None: all in order), and four lengths:
         the cumulative ones of both, from 0 ([S + 1] int32), and the longest of both.
         """
-        return self.get_or_build(("varlen", device), lambda: self._build_varlen_layout(device))
 
-    def _build_varlen_layout(self, device: torch.device) -> tuple[Tensor | None, Tensor | None, tuple[Any, ...]]:
-        queries, keys = self.queries, self.keys
-        filled = (queries.lengths > 0) & (keys.lengths > 0)
-        if not bool(filled.all()):
-            indices = filled.nonzero().flatten()
-            queries, keys = queries.select(indices), keys.select(indices)
-        ends = (F.pad(spans.lengths.cumsum(0), (1, 0)).to(device, torch.int32) for spans in (queries, keys))
-        return (
-            None if queries.is_tiling(self.query_total) else queries.indices().to(device),
-            None if keys.is_tiling(self.key_total) else keys.indices().to(device),
-            (*ends, int(queries.lengths.max()), int(keys.lengths.max())),
-        )
+        def build() -> tuple[Tensor | None, Tensor | None, tuple[Any, ...]]:
+            filled = ((self.queries.lengths > 0) & (self.keys.lengths > 0)).nonzero().flatten()
+            queries, keys = self.queries.select(filled), self.keys.select(filled)
+            ends = (F.pad(spans.lengths.cumsum(0), (1, 0)).to(device, torch.int32) for spans in (queries, keys))
+            return (
+                None if queries.is_tiling(self.query_total) else queries.indices().to(device),
+                None if keys.is_tiling(self.key_total) else keys.indices().to(device),
+                (*ends, int(queries.lengths.max()), int(keys.lengths.max())),
+            )
+
+        return self.get_or_build(("varlen", device), build)
 
 
 class PaddedLayout:
@@ -317,12 +308,7 @@ def _index_bucket_rows(spans: Spans, members: Tensor, count: int, length: int, h
 
 
 def attend_padded(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    pattern: AttentionPattern,
-    dropout: float = 0.0,
-    distances: DistanceBiases | None = None,
+    query: Tensor, key: Tensor, value: Tensor, pattern: AttentionPattern, dropout: float, biases: DistanceBiases | None
 ) -> Tensor:
     """Attend with one batched product per bucket of padded segments. Works on every device."""
     heads, width = query.shape[1:]
@@ -336,7 +322,7 @@ def attend_padded(
         layout.buckets, q_rows.split(query_sizes), k_rows.split(key_sizes), v_rows.split(key_sizes), strict=True
     ):
         shape = (bucket.count, heads, -1, width)
-        bias = None if distances is None else bucket.look_up_distance_biases(distances).to(q.dtype)
+        bias = None if biases is None else bucket.look_up_distance_biases(biases).to(q.dtype)
         output = _attend_bucket(q.view(shape), k.view(shape), v.view(shape), bucket, dropout, bias)
         outputs.append(output.reshape(-1, width))
     rows = torch.cat(outputs) if len(outputs) > 1 else outputs[0]
@@ -348,14 +334,12 @@ def gather_rows(x: Tensor, rows: Rows) -> Tensor:
     flat = x.reshape(-1, x.shape[-1])
     if rows.inverse is None:
         return flat.index_select(0, rows.index)
-    result: Tensor = _GatherRows.apply(flat, rows)  # type: ignore[no-untyped-call]
-    return result
+    return _GatherRows.apply(flat, rows)  # type: ignore[no-untyped-call]
 
 
 def scatter_rows(x: Tensor, rows: Rows) -> Tensor:
     """Return padded rows [.., n] to their origin: [total, n]."""
-    result: Tensor = _ScatterRows.apply(x, rows)  # type: ignore[no-untyped-call]
-    return result
+    return _ScatterRows.apply(x, rows)  # type: ignore[no-untyped-call]
 
 
 class _GatherRows(torch.autograd.Function):
@@ -416,12 +400,7 @@ def _attend_bucket(
 
 
 def attend_varlen(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    pattern: AttentionPattern,
-    dropout: float = 0.0,
-    distances: DistanceBiases | None = None,
+    query: Tensor, key: Tensor, value: Tensor, pattern: AttentionPattern, dropout: float, biases: DistanceBiases | None
 ) -> Tensor:
     """Attend by flash attention on the packed tensors (CUDA, 16-bit floats, no attention dropout, no distances)."""
     from torch.nn.attention.varlen import varlen_attn

@@ -23,22 +23,20 @@ class Layer(nn.Module):
     def __init__(self, blocks: Mapping[str, tuple[nn.Module, Residual]]) -> None:
         """blocks: by name; block `x` becomes the attribute `x`, and its branch `x_residual`."""
         super().__init__()
-        self.order: list[tuple[str, str]] = []
+        self.order: list[str] = []
         for name, (block, branch) in blocks.items():
             self.insert(name, block, branch)
 
     @property
     def blocks(self) -> dict[str, tuple[nn.Module, Residual]]:
         """The blocks with their branches, by name."""
-        return {name: (self._modules[name], self._modules[branch]) for name, branch in self.order}  # type: ignore[misc]
+        return {name: (self._modules[name], self._modules[f"{name}_residual"]) for name in self.order}  # type: ignore[misc]
 
     def insert(self, name: str, block: nn.Module, branch: Residual, after: str = "") -> Layer:
         """Insert a block after the named one, or at the end. Returns the layer."""
-        names = [block_name for block_name, _ in self.order]
-        if after and after not in names:
-            raise ValueError(f"the layer has no block {after!r}: insert {name!r} after one of {names}")
-        index = names.index(after) + 1 if after else len(names)
-        self.order.insert(index, (name, f"{name}_residual"))
+        if after and after not in self.order:
+            raise ValueError(f"the layer has no block {after!r}: insert {name!r} after one of {self.order}")
+        self.order.insert(self.order.index(after) + 1 if after else len(self.order), name)
         self.add_module(name, block)
         self.add_module(f"{name}_residual", branch)
         return self
@@ -70,14 +68,12 @@ class Residual(nn.Module):
 
     def prepare_input(self, x: Tensor) -> Tensor:
         """Return the input of the block."""
-        normed: Tensor = self.norm(x) if self.pre_norm and self.norm is not None else x
-        return normed
+        return self.norm(x) if self.pre_norm and self.norm is not None else x
 
     def add_output(self, x: Tensor, output: Tensor) -> Tensor:
         """Add the block's output to the input x of the branch."""
         total = self.join(x, output)
-        normed: Tensor = total if self.pre_norm or self.norm is None else self.norm(total)
-        return normed
+        return total if self.pre_norm or self.norm is None else self.norm(total)
 
     def join(self, x: Tensor, output: Tensor) -> Tensor:
         """Join the input and the output, before the norm."""
@@ -130,8 +126,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor, context: AttentionContext) -> Tensor:
         """x [..., d] -> [..., d]; the context is unused."""
         states = self.activation(self.inner(x))
-        output: Tensor = self.outer(states if self.factor is None else states * self.factor(x))
-        return output
+        return self.outer(states if self.factor is None else states * self.factor(x))
 
 
 def run_layers(layers: Iterable[nn.Module], x: Tensor, context: AttentionContext) -> Tensor:
@@ -158,8 +153,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return F.dropout(x, self.rate)
-        result: Tensor = _BitDropout.apply(x, self.rate)  # type: ignore[no-untyped-call]
-        return result
+        return _BitDropout.apply(x, self.rate)  # type: ignore[no-untyped-call]
 
 
 class _BitDropout(torch.autograd.Function):

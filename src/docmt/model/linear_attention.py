@@ -199,8 +199,7 @@ class LinearAttention(Attention):
     def forward(self, x: Tensor, context: AttentionContext, states: Tensor | None = None) -> Tensor:
         """x [..., d] -> [..., d]; states: see `Attention`."""
         attended = context.find(self, x if states is None else states).attend_linear(self, x)
-        output: Tensor = self.output(attended.to(x.dtype).flatten(-2))
-        return output
+        return self.output(attended.to(x.dtype).flatten(-2))
 
     def attend_memory(self, x: Tensor, memory: Tensor, pattern: AttentionPattern) -> Tensor:
         """Attend from x [Tq, d] to memory [Tk, d] (x itself for self-attention): [Tq, H, k]."""

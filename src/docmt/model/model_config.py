@@ -133,8 +133,7 @@ class ModelConfig(TransformerConfig):
                 "choose another system, or model.family docmt"
             )
 
-    def __repr__(self) -> str:
-        return short_repr(self)
+    __repr__ = short_repr
 
     def resolve(self) -> ModelConfig:
         """Replace sizes of 0 by those of the preset, and options "auto" by values, as models need them."""
@@ -154,8 +153,7 @@ class ModelConfig(TransformerConfig):
     @property
     def system_options(self) -> systems.System:
         """The system with its options."""
-        options: systems.System | None = getattr(self, self.system, None)
-        return options if options is not None else systems.SYSTEMS[self.system]()
+        return getattr(self, self.system, None) or systems.SYSTEMS[self.system]()
 
     @property
     def restarts_positions(self) -> bool:

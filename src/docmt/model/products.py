@@ -45,8 +45,7 @@ class FloatLinear(nn.Module):
         gains = rows in _FEW_ROWS and self.weight.numel() >= _LARGE_WEIGHT
         if not gains or x.dtype != torch.float32 or torch.is_grad_enabled():
             return F.linear(x, self.weight, self.bias)
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
-        return result
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
 
 class PackedLinear(nn.Module):
@@ -71,10 +70,7 @@ class PackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., in] -> [..., out]"""
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(
-            x.to(torch.bfloat16), self.weight, self.bias, "none", [], ""
-        )
-        return result
+        return torch.ops.mkldnn._linear_pointwise(x.to(torch.bfloat16), self.weight, self.bias, "none", [], "")
 
 
 class Int8Linear(nn.Module):

@@ -44,9 +44,7 @@ class Spans:
 
     def is_tiling(self, total: int) -> bool:
         """Return whether the segments, in order, cover each position 0..total-1 once."""
-        return bool(
-            int(self.lengths.sum()) == total and torch.equal(self.starts, self.lengths.cumsum(0) - self.lengths)
-        )
+        return int(self.lengths.sum()) == total and torch.equal(self.starts, self.lengths.cumsum(0) - self.lengths)
 
     def has_overlap(self) -> bool:
         """Return whether some position lies in two segments."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from docmt.core.settings import ranged
 from docmt.model.scope import SPECIAL_TOKEN_IDS, AttentionScope, ContextSpec
 from docmt.model.systems.base import System
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from docmt.model.attention import Attention, GroupAttention
     from docmt.model.builder import EncoderDecoder, ModelBuilder
@@ -37,11 +37,7 @@ class Cadec(System):
     """preceding sentences to attend to, in source and drafts"""
     fusion: Literal["identity", "published"] = "identity"
     """identity: the decoder starts equal to that of the sentence model; published: at random"""
-
-    @property
-    def initialization_setting(self) -> str:
-        """Frozen layers need pretrained weights."""
-        return "model.system cadec"
+    initialization_setting: ClassVar[str] = "model.system cadec"  # frozen layers need pretrained weights
 
     def context_spec(self) -> ContextSpec:
         """Return sentences with the k before them, all with drafts."""
@@ -71,10 +67,7 @@ class Cadec(System):
 
     def build_modules(self, builder: ModelBuilder) -> dict[str, nn.Module]:
         """Build the first decoder."""
-        from torch import nn
-
-        norm = {"first_decoder_norm": builder.build_norm()} if builder.pre_norm else {}
-        return {"first_decoder": nn.ModuleList(System().build_decoder(builder)), **norm}
+        return builder.build_stack("first_decoder", System().build_decoder(builder))
 
     def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute encoded sentences, and drafts. Raises ValueError without drafts."""
@@ -85,24 +78,18 @@ class Cadec(System):
         """Run the first decoder over drafts, each with its source sentence: a memory of their words and `</s>`."""
         import torch
 
-        from docmt.model.contexts import Memory
+        from docmt.model.contexts import FullContext, Memory
 
         boundaries, closing = model.boundary_tokens, (SPECIAL_TOKEN_IDS["</s>"],)
         opening, counts = boundaries.target_opening, boundaries.counts("source")
         predicted = drafts.replace_boundaries(counts, closing=closing)
         read = drafts.replace_boundaries(counts, opening, closing)
         index = read.sentences.trim(len(opening) - 1, 1).indices()  # each state predicts the token after it
-        states = self._run_first_decoder(model, read, source).index_select(0, index.to(model.device))
+        context = FullContext(read, {"source": source})
+        states = model.run_stack("first_decoder", model.embed("target", read), context)
+        states = states.index_select(0, index.to(model.device))
         words = model.look_up_tokens("target", predicted.tokens).to(states.dtype)
         return Memory.from_packed(torch.cat((words, states), dim=-1), predicted)
-
-    def _run_first_decoder(self, model: EncoderDecoder, read: Packed, source: Memory) -> Tensor:
-        from docmt.model.contexts import FullContext
-        from docmt.model.layers import run_layers
-
-        context = FullContext(read, {"source": source})
-        states = run_layers(model.get_submodule("first_decoder").children(), model.embed("target", read), context)
-        return model.get_submodule("first_decoder_norm")(states) if model.stacks["target"].pre_norm else states
 
     def is_frozen(self, name: str) -> bool:
         """Train the decoder alone, with its norm and an untied output."""

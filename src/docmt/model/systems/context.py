@@ -69,8 +69,6 @@ class Context(System):
 
     def build_modules(self, builder: ModelBuilder) -> dict[str, nn.Module]:
         """Build the context encoder."""
-        from torch import nn
-
         from docmt.model.blocks import Bilstm
 
         builder = builder.encoder
@@ -79,8 +77,7 @@ class Context(System):
         if self.representation == "bilstm":
             return {"context": Bilstm(builder.config.width)}
         layers = [self.build_encoder_layer(builder, number) for number in range(self.layers)]
-        norm = {"context_norm": builder.build_norm()} if builder.pre_norm else {}
-        return {"context": nn.ModuleList(layers), **norm}
+        return builder.build_stack("context", layers)
 
     def compute_memories(self, model: EncoderDecoder, inputs: ModelInput) -> Mapping[str, Memory]:
         """Compute contexts and encoded sentences. Sentences that are only context are not encoded separately."""
@@ -102,13 +99,11 @@ class Context(System):
     def _encode_contexts(self, model: EncoderDecoder, contexts: Memory) -> Tensor:
         """Encode embedded contexts: [T', d] (bilstm: [T', 2 d])."""
         from docmt.model.contexts import FullContext
-        from docmt.model.layers import run_layers
 
         if self.representation == "encoder":
             positions = contexts.sentences.positions().to(contexts.states.device)
             x = model.add_positions("source", contexts.states, positions)
-            x = run_layers(model.get_submodule("context").children(), x, FullContext(contexts))
-            return model.get_submodule("context_norm")(x) if model.stacks["source"].pre_norm else x
+            return model.run_stack("context", x, FullContext(contexts))
         x = model.add_positions("source", contexts.states, None)
         return x if self.representation == "embedding" else model.get_submodule("context")(x, contexts.sentences)
 

@@ -50,6 +50,7 @@ class Group(System):
     """global attention knows how many sentences lie between two tokens (rotated queries and keys)"""
     positions: ClassVar[None] = None
     random_start_pairs: ClassVar[int] = 1_000_000
+    decoding_order: ClassVar[DecodingOrder] = "documents"
 
     @property
     def has_linear_attention(self) -> bool:
@@ -60,11 +61,6 @@ class Group(System):
     def splits_heads(self) -> bool:
         """As `fusion` says."""
         return self.fusion == "heads"
-
-    @property
-    def decoding_order(self) -> DecodingOrder:
-        """Instance by instance."""
-        return "documents"
 
     @property
     def initialization_setting(self) -> str:
@@ -90,9 +86,7 @@ class Group(System):
         linear, heads, distances = self.has_linear_attention, self.splits_heads, self.sentence_distances
         narrow, relative = config.attention_width < 2 * config.heads, config.position_encoding == "relative"
         has_gate, both = self.fusion not in ("heads", "mean"), self.top_attention == "combined"
-        has_global = self.top_attention != "group" and any(
-            (self.encoder_layers, self.decoder_layers, self.cross_layers)
-        )
+        has_global = self.top_attention != "group" and max(self.encoder_layers, self.decoder_layers, self.cross_layers)
         nowhere = not has_global and self.self_locality and self.cross_locality
         for is_wrong, message in (
             (distances and narrow, "sentence_distances needs heads of 2 dimensions or more: set fewer model.heads"),

@@ -49,10 +49,8 @@ class Hierarchical(System):
 
         With both sides, source sentences start k before the first target sentence, whose states depend on them.
         """
-        source_context, target_context = self.side != "decoder", self.side != "encoder"
-        return ContextSpec(
-            source_context=self.sentences * source_context, target_context=self.sentences * target_context
-        )
+        source, target = (self.sentences * (self.side != other) for other in ("decoder", "encoder"))
+        return ContextSpec(source_context=source, target_context=target)
 
     def build_above_encoder(self, builder: ModelBuilder) -> list[nn.Module]:
         """Build attention to preceding source sentences."""

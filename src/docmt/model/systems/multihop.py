@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from docmt.core.settings import Excludes, Needs, ranged
 from docmt.model.scope import AttentionScope, ContextSpec
@@ -113,10 +113,7 @@ class MultiHop(System):
         return memories
 
     def _read_target(self, model: EncoderDecoder, text: Packed) -> Memory:
-        from docmt.model.blocks import SentenceEncoder
-
-        encoder = model.get_submodule("target_sentences")
-        assert isinstance(encoder, SentenceEncoder)
+        encoder: Any = model.get_submodule("target_sentences")
         return encoder(model.embed("source", text, encoder.embeddings), text)
 
     def initial_weight(self, name: str) -> str | None:
