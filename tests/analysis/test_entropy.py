@@ -8,8 +8,8 @@ import torch
 from docmt.analysis import KINDS, EntropyMeter, attention_entropy, measure_entropy
 from docmt.analysis.attention_analysis import block_entropies
 from docmt.data import Batch
-from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, pack
-from docmt.model.attention_weights import weight_blocks
+from docmt.model import ModelConfig, ModelInput, Spans, TranslationModel, attention_weights, pack
+from docmt.model.attention_weights import MAX_SCORES, weight_blocks
 from docmt.model.kernels import AttentionPattern
 from docmt.model.systems import Context, Group
 
@@ -58,10 +58,10 @@ def one_by_one(query, key, queries, keys, causal):
     return torch.tensor(entropies)
 
 
-def query_entropies(query, key, queries, keys, causal=False, **options):
+def query_entropies(query, key, queries, keys, causal=False):
     """Entropy in bits [Tq] of the weights of each query, averaged over the heads first."""
     entropies = torch.zeros(len(query))
-    for block in weight_blocks(query, key, AttentionPattern(queries, keys, causal, len(key)), None, **options):
+    for block in weight_blocks(query, key, AttentionPattern(queries, keys, causal, len(key)), None):
         entropies[block.queries[block.is_query]] = block_entropies(block)[block.is_query]
     return entropies
 
@@ -79,14 +79,11 @@ def test_the_definition(causal):
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("max_scores", [1, 100, 1000, 5000])
-def test_the_size_of_blocks_changes_nothing(causal, max_scores):
+def test_the_size_of_blocks_changes_nothing(causal, max_scores, monkeypatch):
     attention = random_attention(Q_LENGTHS, Q_LENGTHS if causal else K_LENGTHS)
-    torch.testing.assert_close(
-        query_entropies(*attention, causal, max_scores=max_scores),
-        query_entropies(*attention, causal),
-        atol=1e-6,
-        rtol=0,
-    )
+    usual = query_entropies(*attention, causal)
+    monkeypatch.setattr(attention_weights, "MAX_SCORES", max_scores)
+    torch.testing.assert_close(query_entropies(*attention, causal), usual, atol=1e-6, rtol=0)
 
 
 def test_who_reads_blocks_keeps_the_precision_of_its_own():
@@ -101,14 +98,17 @@ def test_blocks_hold_no_more_scores_than_allowed(monkeypatch):
     sizes = []
     original = torch.Tensor.softmax
     monkeypatch.setattr(torch.Tensor, "softmax", lambda x, dim: sizes.append(x.numel()) or original(x, dim))
-    query_entropies(*random_attention([700, 3, 4], [700, 5, 3]), causal=False, max_scores=10_000)
+    monkeypatch.setattr(attention_weights, "MAX_SCORES", 10_000)
+    query_entropies(*random_attention([700, 3, 4], [700, 5, 3]), causal=False)
     assert max(sizes) <= 10_000
     assert sum(sizes) < 1.01 * 3 * (700 * 700 + 4 * 5 * 2)
     sizes.clear()
+    monkeypatch.setattr(attention_weights, "MAX_SCORES", MAX_SCORES)
     query_entropies(*random_attention([7] * 100, [7] * 100), causal=True)
     assert sizes == [100 * 3 * 7 * 7]  # short sentences share one product
     sizes.clear()
-    query_entropies(*random_attention([7] * 100, [7] * 100), causal=True, max_scores=1000)
+    monkeypatch.setattr(attention_weights, "MAX_SCORES", 1000)
+    query_entropies(*random_attention([7] * 100, [7] * 100), causal=True)
     assert max(sizes) <= 1000
 
 
