@@ -46,6 +46,7 @@ def test_nothing_covers_the_sentence_that_is_worked_on(service, open_page, view)
         assert page.evaluate("document.activeElement.dataset.number") == last
         wait_until_seen(page, sentence(last))
         page.keyboard.press("e")
+        see(page, "#panel textarea")
         wait_until_seen(page, sentence(last))
         page.keyboard.press("Escape")
         page.keyboard.press("Escape")

@@ -408,11 +408,14 @@ async function makeChange(changed, send, message, isNew) {
 async function sendEdits(targets, { versions = view.listVersions(Object.keys(targets)), message = t("Kept."), retranslate = false }) {
   const edited = job;
   while (job === edited && Object.keys(targets).length) {
+    const send = (id) => {
+      if (retranslate) view.markStale(Math.min(...Object.keys(targets))); // their events may come before the answer
+      return service.editSentences(id, targets, versions, retranslate);
+    };
     try {
-      if (!(await change((id) => service.editSentences(id, targets, versions, retranslate), message))) return false;
-      if (retranslate) view.markStale(Math.min(...Object.keys(targets)));
-      return true;
+      return await change(send, message);
     } catch (error) {
+      if (retranslate) view.endStale();
       if (!error.sentences) throw error;
       const others = error.sentences.filter(({ number, target }) => target !== targets[number]);
       const choice = others.length ? await conflict.ask(others, targets) : "theirs";
