@@ -67,8 +67,9 @@ class Articles:
 
     def list_others(self, found: str, noun: str) -> list[str]:
         """Return what may stand before a noun in place of what `find` found; that may be among it."""
-        rows = [("", self._find_gender(noun))]  # the words, and which of two genders they have
         words = [match[0].strip() for match in self._one.finditer(found.replace("’", "'"))]
+        gender = self._find_gender(noun) if all(map(self._is_before_noun, words)) else -1
+        rows = [("", gender)]  # the words, and which of two genders they have
         for groups in reversed([self._list_kinds(word) for word in words]):
             rows = [
                 (word + row, number if len(kind) == 2 else gender)
@@ -79,6 +80,14 @@ class Articles:
             ]
         texts = dict.fromkeys(text for text, _ in rows)
         return [text[:1].upper() + text[1:] if found[:1].isupper() else text for text in texts]
+
+    def _is_before_noun(self, word: str) -> bool:
+        """Return whether a word is none that an adjective follows: it is of the table, or has both genders."""
+        lemma = self._forms.lemma(word.lower())
+        return self._find_groups(word) != [] or self._forms.feminine(lemma) not in ("", lemma)
+
+    def _find_groups(self, word: str) -> list[tuple[list[str], list[str]]]:
+        return [group for group in self._groups if any(word.lower() in kind for kind in group)]
 
     def _find_gender(self, noun: str) -> int:
         """Return which of two genders the first word of a noun has by its ending; -1 if that does not tell."""
@@ -91,7 +100,7 @@ class Articles:
         def end(kind: Sequence[str]) -> list[str]:
             return [word if word.endswith("'") else f"{word} " for word in kind]
 
-        groups = [group for group in self._groups if any(word.lower() in kind for kind in group)]
+        groups = self._find_groups(word)
         if not groups:  # an adjective, in any form
             longest = len(self._forms.lemma(word)) + _MOST_ENDING
             others = [each for each in self._forms.list_forms(word) if each.islower() and len(each) <= longest]
