@@ -557,6 +557,7 @@ def test_a_word_that_the_model_does_not_know_may_cost_more(source, pairs, expect
         ("Display the password.", {"display": "afficheur"}, "a verb stands there"),
         ("Data are not sold to third parties.", {"third": "troisième", "party": "partie"}, ""),
         ("The firmware is new.", {"firmware": "zèbre"}, "too improbable"),
+        ("The devices were paired yesterday.", {"to pair": "appairer"}, "no form of such a verb fits there"),
     ],
 )
 def test_the_reason_of_what_is_refused_is_told(source, pairs, reason):

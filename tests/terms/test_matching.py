@@ -342,3 +342,5 @@ def test_a_row_of_a_verb_that_no_table_has_is_found_in_all_its_forms():
     matcher = TermMatcher(Glossary.from_pairs({"to pair": "appairer"}, ("en", "fr")))
     found = [matcher.find(text) for text in ("Pair the devices.", "It is paired.", "A pair is missing.")]
     assert [len(each) for each in found] == [1, 1, 0] and not any(each.is_verb for row in found for each in row)
+    assert [matcher.list_forms(each) for row in found for each in row] == [["appairer"]] * 2
+    assert [matcher.list_forms(each) for each in matcher.find("It pairs.")] == [["appairer"]]

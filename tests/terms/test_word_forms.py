@@ -71,6 +71,11 @@ def test_english_verbs_are_known_by_what_stands_around_them(sentence):
             "This isn't [work].",
             "We know that [breaches] are rare.",
             "The [meeting] was long.",
+            "[People] all over the world know.",
+            "[Work] these days is rare.",
+            "It rose. [Demand] this year fell.",
+            "[Time] it takes",
+            "[Date] the file was changed",
             "After the [test] it was late.",
         ),
     ],
@@ -79,6 +84,13 @@ def test_english_nouns_are_no_verbs(sentence):
     before, word, after = sentence.replace("[", "|").replace("]", "|").split("|")[:3]
     assert not load_word_forms("en").is_verb_between(word, before, after)
     assert not load_word_forms("fr").is_verb_between(word, before, after)
+
+
+def test_an_infinitive_may_be_one_that_the_table_does_not_have():
+    forms = load_word_forms("fr")
+    assert forms.is_infinitive("coupler") and not forms.is_infinitive("couple") and not forms.is_infinitive("appairer")
+    assert forms.is_infinitive("appairer", is_expected=True) and not forms.is_infinitive("un appairer", True)
+    assert (forms.conjugate("appairer", "coupler"), forms.conjugate("appairer", "couplons")) == ("appairer", "")
 
 
 def test_what_follows_may_show_a_verb():

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from docmt.decoding.long_sentences import PieceTranslator
+from docmt.decoding.term_report import NO_VERB, VERB
 from docmt.decoding.translation_results import Hypothesis
 from docmt.documents import unwrap_lines
 from docmt.documents.words import UNSPACED, Span, WordLink, find_words, has_letters, has_words, overlaps
@@ -314,7 +315,7 @@ class TermOpenings:
         """Return the word of a place if it is the feminine of a translation of the term, or else an empty text."""
         asked, word = place.occurrence, place.word
         is_form = asked is not None and word.casefold() in self._matcher.list_feminines(asked, word)
-        is_same = is_form and self._may_be_adjective(place) and not self.is_other_kind(place, source)
+        is_same = is_form and self._may_be_adjective(place) and not self.find_other_kind(place, source)
         return word if is_same else ""
 
     def _list_articles(self, place: Place, article: str, form: str) -> list[str]:
@@ -344,18 +345,21 @@ class TermOpenings:
 
     def _has_verb(self, place: Place) -> bool:
         """Return whether a verb stands in a place, as far as that is known."""
-        return not self._is_direct(place) and self._matcher.target.infinitive(place.word) != ""
+        forms = self._matcher.target
+        has_verb = forms.infinitive(place.word) != "" or forms.is_infinitive(place.word, is_expected=True)
+        return has_verb and not self._is_direct(place)
 
-    def is_other_kind(self, place: Place, source: str) -> bool:
-        """Return whether a verb stands for a term none of whose translations is one, or no verb for one of a verb."""
+    def find_other_kind(self, place: Place, source: str) -> str:
+        """Return what stands in a place if that is a verb and no translation is one, or the reverse; or nothing."""
         asked, forms = place.occurrence, self._matcher.target
         if asked is None or not place.word or place.around or len(asked.words) != 1:
-            return False
+            return ""
         if not self._matcher.has_no_verb(asked.term):
             infinitives, word = self._matcher.list_infinitives(asked.term), place.word
             fits = self._has_verb(place) and any(forms.conjugate(each, word) for each in infinitives)
-            return len(infinitives) == len(asked.term.targets) and not fits
-        return self._is_verb(place, asked.words[0], source[: asked.span[0]], source[asked.span[1] :])
+            return NO_VERB if len(infinitives) == len(asked.term.targets) and not fits else ""
+        is_verb = self._is_verb(place, asked.words[0], source[: asked.span[0]], source[asked.span[1] :])
+        return VERB if is_verb else ""
 
     def _is_verb(self, place: Place, asked: str, before: str, after: str) -> bool:
         """Return whether a word of the source, and what stands for it, are a verb. before, after: the source there."""

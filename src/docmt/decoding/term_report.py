@@ -17,6 +17,8 @@ TERM_COLUMNS = (
 )
 VERB = "a verb stands there"
 """Why a noun is refused."""
+NO_VERB = "no form of such a verb fits there"
+"""Why a verb is refused."""
 UNMET = ("refused", "lost", "forbidden", "protected")
 """States of terms that a translation lacks."""
 

@@ -19,7 +19,7 @@ from docmt.decoding.long_sentences import Key, PieceTranslator, Rows, make_trans
 from docmt.decoding.openings import Opening, OpeningSearch
 from docmt.decoding.scheduler import batch_ordered
 from docmt.decoding.term_openings import Place, TermOpenings
-from docmt.decoding.term_report import VERB, judge_terms
+from docmt.decoding.term_report import judge_terms
 from docmt.decoding.translation_results import (
     Hypothesis,
     PreparedDocument,
@@ -351,7 +351,7 @@ class TermSearch:
             if place.number is None:
                 openings[index] = [each.sentences[0] for *_, each in rows[:_MOST_SEARCHED]]
                 continue
-            most, is_free, is_verb = self._judge_place(case, place)
+            most, is_free, other_kind = self._judge_place(case, place)
             for _, text, best in rows[:1]:
                 tail = self._openings.find_tail(place).strip()
                 text = text.removesuffix(tail).rstrip()
@@ -359,7 +359,7 @@ class TermSearch:
                 is_start = list(best.sentences[0][: len(begun)]) == list(begun)  # the tail comes after it
                 openings[index] = [begun]
                 loss = case.sentence.score - sum(best.token_scores[0][: len(begun) * is_start])  # the rest adds to it
-                if is_verb or (not is_free and loss > most * case.matches.count(None)):
+                if other_kind or (not is_free and loss > most * case.matches.count(None)):
                     openings[index] = []
                 (whole,) = self._translator.encode([text + place.rest], "target")
                 wholes[index] = [[*whole, self._translator.tokenizer.specials.eos]]
@@ -472,7 +472,7 @@ class TermSearch:
         quotation marks or brackets.
         """
         translator, sentence = self._translator, case.sentence
-        most, is_free, is_verb = self._judge_place(case, place)
+        most, is_free, other_kind = self._judge_place(case, place)
         texts = self._openings.decode([each.sentences[0] for each in hypotheses])
         met, faults = _count_met(case.matches), self._count_faults(case, sentence.target, case.matches)
         repeated, marks = (len(each.findall(sentence.target)) for each in (_REPEATED, _MARKS))
@@ -492,8 +492,7 @@ class TermSearch:
                     "keeps words that the term replaces": left > 0,
                     "too improbable": loss > most * (count - met),
                 }
-                reason = VERB if is_verb else ""
-                reason = reason or next((name for name, holds in faulty.items() if holds and not is_free), "")
+                reason = other_kind or next((name for name, holds in faulty.items() if holds and not is_free), "")
                 new = replace(
                     sentence,
                     target=target,
@@ -506,8 +505,8 @@ class TermSearch:
                 better.append((rank, _Change(new, text, matches, loss, is_free, reason)))
         return [change for _, change in sorted(better, key=lambda each: each[0], reverse=True)]
 
-    def _judge_place(self, case: Case, place: Place) -> tuple[float, bool, bool]:
-        """Return how many nats a term may cost in a place, whether it may cost more, and whether its kind is wrong.
+    def _judge_place(self, case: Case, place: Place) -> tuple[float, bool, str]:
+        """Return how many nats a term may cost in a place, whether it may cost more, and what of another kind is there.
 
         That is a verb for a noun, or the reverse. Terms that are kept, and sentences that are nothing but a term, may
         be anything and cost anything.
@@ -516,7 +515,7 @@ class TermSearch:
         is_kept = place.around is not None or (wanted is not None and wanted.term.keep)
         is_free = is_kept or (wanted is not None and wanted.mode == "require")
         most = self.most_loss * (_UNTRANSLATED if self._openings.is_untranslated(place) else 1.0)
-        return most, is_free, not is_kept and self._openings.is_other_kind(place, case.texts[0])
+        return most, is_free, "" if is_kept else self._openings.find_other_kind(place, case.texts[0])
 
     def _change(self, case: Case, change: _Change) -> None:
         """Take a new translation of a sentence, or note that it is refused."""

@@ -197,10 +197,8 @@ class TermMatcher:
 
     def list_infinitives(self, term: Term) -> list[str]:
         """Return the translations of a term that are infinitives, as far as that is known."""
-        forms = self.target
-        if not forms.tells_verbs:
-            return []
-        return [text for text in term.targets if forms.is_verb(text) and text.casefold() == forms.lemma(text)]
+        is_verb = term.source.startswith("to ")
+        return [text for text in term.targets if self.target.is_infinitive(text, is_verb)]
 
     def _is_term(self, words: Sequence[str], phrase: _Phrase, term: Term) -> bool:
         """Return whether words of a sentence are those of a term, each in any form."""
@@ -289,7 +287,9 @@ class TermMatcher:
         forms, listed = dict[str, None](), dict.fromkeys(occurrence.targets)
         own_words = self._read_term(term).words
         is_own = not agrees and list(map(str.casefold, occurrence.words)) == list(map(str.casefold, own_words))
-        for text in () if term.keep else listed:
+        new_verbs = {text for text in self.list_infinitives(term) if not self.target.is_known(text)}
+        forms |= dict.fromkeys(text for text in listed if text in new_verbs)  # they have no plural
+        for text in () if term.keep else (each for each in listed if each not in new_verbs):
             spans = find_words(text)
             inflected = self.target.inflect([text[slice(*span)] for span in spans], agrees or is_plural, not agrees)
             for words in islice(product(*inflected), _MOST_FORMS):

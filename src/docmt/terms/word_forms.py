@@ -218,8 +218,17 @@ class WordForms:
         """
         text = _REFLEXIVE.sub("", text)
         word = "".join(text[slice(*span)] for span in find_words(text)[:1])
-        is_new = is_expected and self.tells_verbs and not self.is_known(word)
-        return self.is_verb(word) or (is_new and re.search(self._rows["verbs"][1], word) is not None)
+        return self.is_verb(word) or (is_expected and self._may_be_new_verb(word))
+
+    def is_infinitive(self, word: str, is_expected: bool = False) -> bool:
+        """Return whether a word is an infinitive, as far as that is known. is_expected: see `begins_with_verb`."""
+        is_verb = self.is_verb(word) or (is_expected and self._may_be_new_verb(word))
+        return is_verb and word.casefold() == self.lemma(word)
+
+    def _may_be_new_verb(self, word: str) -> bool:
+        """Return whether one word that the table does not have ends like an infinitive."""
+        is_new = self.tells_verbs and word.isalpha() and not self.is_known(word)
+        return is_new and re.search(self._rows["verbs"][1], word) is not None
 
     def may_be_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb for the table; it may be one of a noun as well: *votes*."""
@@ -256,7 +265,9 @@ class WordForms:
             is_expected = person is not None and (person[1] is None or has_object)
         else:
             before_verb = self._signs["before_verb"].search(start)
-            is_expected = bool(before_verb or (has_object and self._signs["before_verb_with_object"].search(start)))
+            is_first = self._signs["beginning"].search(start) and not self._signs["adjunct"].match(after)
+            is_before_object = is_first or self._signs["before_verb_with_object"].search(start)
+            is_expected = bool(before_verb or (has_object and is_before_object))
         return (is_expected or self._signs["pronoun"].match(after) is not None) and self._can_be_verb(word)
 
     def find_idioms(self, sentence: str) -> list[Span]:
@@ -272,6 +283,8 @@ class WordForms:
 
     def conjugate(self, verb: str, model: str) -> str:
         """Return the form of an infinitive that another verb has, or an empty text: *signalé*, as *notifié*."""
+        if self.is_infinitive(model, is_expected=True):
+            return verb
         lemma, folded = self.infinitive(model), model.casefold()
         kept = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(lemma, folded, strict=False))))
         made = f"{verb.removesuffix(lemma[kept:])}{folded[kept:]}"
