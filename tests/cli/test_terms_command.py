@@ -204,6 +204,6 @@ def test_a_consistent_translation_says_what_it_changed(here, monkeypatch):
     outcome = call(*common, "--consistent", "-o", "out.txt", "--terms-report", "r.tsv")
     assert outcome.status == 0, outcome.err
     assert outcome.err.splitlines()[-1] == "docmt: terms: 0 asked, 0 met (r.tsv)"
-    columns = "document sentence term wanted found status loss replaced dropped source translation"
+    columns = "document sentence term wanted found status loss replaced dropped reason source translation"
     assert (here / "r.tsv").read_text() == columns.replace(" ", "\t") + "\n"
     assert len((here / "out.txt").read_text().splitlines()) == 5

@@ -75,9 +75,9 @@ def test_documents_keep_terms_over_edits_deletion_and_restarts(tmp_path):
         report = client.get(f"{path}/result?format=terms")
         assert report.headers["content-disposition"].endswith('filename="text.en-fr.terms.tsv"')
         assert report.text.splitlines()[:3] == [
-            "document\tsentence\tterm\twanted\tfound\tstatus\tloss\treplaced\tdropped\tsource\ttranslation",
-            "text.txt\t1\tcat\tcat|chat\t\tmet\t0.0\t\t\tOne cat sleeps.\t«One cat sleeps.» ()",
-            "text.txt\t2\tdogs\tchiens\tChiens\tmet\t0.0\t\t\tTwo dogs run.\tDeux Chiens courent.",
+            "document\tsentence\tterm\twanted\tfound\tstatus\tloss\treplaced\tdropped\treason\tsource\ttranslation",
+            "text.txt\t1\tcat\tcat|chat\t\tmet\t0.0\t\t\t\tOne cat sleeps.\t«One cat sleeps.» ()",
+            "text.txt\t2\tdogs\tchiens\tChiens\tmet\t0.0\t\t\t\tTwo dogs run.\tDeux Chiens courent.",
         ]
         client.post(f"{path}/undo")
         client.post(f"{path}/undo")
