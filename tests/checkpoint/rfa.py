@@ -7,7 +7,7 @@ import torch
 from fixture_folders import Variants
 
 from docmt.checkpoint import convert_rfa
-from docmt.checkpoint.fairseq import _RFA_NAMES, _reorder_rows
+from docmt.checkpoint.rfa import _NAMES, _reorder_rows
 from docmt.checkpoint.weights import apply_renames
 from docmt.data import Instances, SentenceTokens, collate
 from docmt.text import SpecialTokens
@@ -44,7 +44,7 @@ def convert(variant, directory):
 
 def docmt_name(name):
     """Return docmt's name of a weight of their checkpoint."""
-    return apply_renames(name, _RFA_NAMES)
+    return apply_renames(name, _NAMES)
 
 
 def in_docmt_order(name, value):

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from docmt import SearchConfig, Translator
 from docmt.analysis.model_summary import ModelSummary
 from docmt.checkpoint import convert_rfa
-from docmt.checkpoint.fairseq import read_rfa_architecture
+from docmt.checkpoint.rfa import read_architecture
 from docmt.cli.app import main
 from docmt.core.errors import DocmtError
 from docmt.model.model_config import Linear
@@ -35,7 +35,7 @@ def values_of(variant, **changes):
 
 
 def config_of(values, linear=True):
-    return read_rfa_architecture(values, linear=linear, source_size=42, target_size=42)
+    return read_architecture(values, linear=linear, source_size=42, target_size=42)
 
 
 def test_a_checkpoint_as_fairseq_writes_it_translates_text(conversion, capsys):
@@ -84,7 +84,7 @@ def test_every_argument_that_docmt_has_is_honoured():
     assert config_of(values_of(VARIANT, extra_padding=True)).concat.padding_windows
     assert config_of(values_of(VARIANT, full_supervision=False, seq2seq=True)).concat.loss == "all"
     assert config_of(values_of("softmax"), linear=False).concat.attention == "softmax"
-    large = read_rfa_architecture(values_of(VARIANT), linear=True, source_size=50, target_size=42)
+    large = read_architecture(values_of(VARIANT), linear=True, source_size=50, target_size=42)
     assert (large.source_vocabulary_size, large.vocabulary_size) == (50, 42)
 
 
