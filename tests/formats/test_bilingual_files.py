@@ -20,7 +20,8 @@ from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, writ
 from docmt.formats.language_codes import format_language_tag, is_same_language, text_direction
 from docmt.formats.placeholders import hide_placeholders, tidy_pieces
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.unit_documents import Review, make_readable
+from docmt.formats.readable_units import make_readable
+from docmt.formats.unit_documents import Review
 from docmt.formats.units import Unit, UnitBuilder
 from docmt.formats.xliff_exchange import apply_targets, read_xliff_targets, write_xliff
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from docmt.documents.input_formats import FORMATS
 from docmt.formats.placeholders import hide_placeholders, is_icu_message, tidy_pieces, tidy_spaces
 from docmt.formats.projection import Passage, project_codes
-from docmt.formats.unit_documents import SentenceTranslation, UnitDocuments, make_readable
+from docmt.formats.readable_units import make_readable
+from docmt.formats.unit_documents import SentenceTranslation, UnitDocuments
 from docmt.formats.units import Code, ReadConfig, Unit, read_units
 
 

@@ -11,7 +11,8 @@ from test_unit_documents import Listed
 from docmt.documents.protected_text import find_protected
 from docmt.formats.bilingual_files import BilingualSentence, BilingualUnit, split_unit
 from docmt.formats.placeholders import hide_placeholders, tidy_pieces
-from docmt.formats.unit_documents import SentenceTranslation, UnitDocuments, make_readable
+from docmt.formats.readable_units import make_readable
+from docmt.formats.unit_documents import SentenceTranslation, UnitDocuments
 from docmt.formats.units import Unit
 
 WORDS = ["files", "of", "the page", "was", "deleted,", "(now)", "today"]

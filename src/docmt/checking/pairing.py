@@ -16,7 +16,8 @@ from docmt.documents import ParallelDocument
 from docmt.documents.corpus_files import read_filled, read_hypothesis
 from docmt.documents.document import read_input
 from docmt.documents.input_formats import FileFormat, check_name, find_format, find_format_of_name, is_jsonl
-from docmt.formats.unit_documents import UnitDocuments, make_readable
+from docmt.formats.readable_units import make_readable
+from docmt.formats.unit_documents import UnitDocuments
 from docmt.formats.units import ReadConfig, Unit, UnitFile, read_units
 
 Layout = Literal["auto", "text"]

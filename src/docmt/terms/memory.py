@@ -23,7 +23,7 @@ from docmt.documents.words import find_words, has_words, normalize_characters
 from docmt.formats.language_codes import format_language_tag, language_distance
 from docmt.formats.marked_text import fill, join_spaces, mark_pair, remove_marks, show
 from docmt.formats.projection import Link
-from docmt.formats.unit_documents import make_readable
+from docmt.formats.readable_units import make_readable
 from docmt.formats.units import ReadConfig, Unit, UnitBuilder, UnitPair, read_units
 from docmt.terms.glossary_files import find_language_of, iterate_xml, name_element
 
