@@ -127,9 +127,8 @@ class TermOpenings:
 
     def _is_attached(self, text: str, span: Span) -> bool:
         """Return whether a function word is bound to its verb: *vous* in *tournez-vous*, *ce* in *est-ce*."""
-        return "-" in (text[span[0] - 1 : span[0]], text[span[1] : span[1] + 1]) and not self.is_content(
-            text, span, (), 1
-        )
+        around = text[span[0] - 1 : span[0]], text[span[1] : span[1] + 1]
+        return "-" in around and not self.is_content(text, span, (), 1)
 
     def make(self, place: Place) -> list[list[int]]:
         """Return the openings to try for a term: the translation so far, a free word or none, a form of the term."""

@@ -206,29 +206,24 @@ class WordForms:
         rules = self._rows.get("regular_plurals", []) if self.has_table else []
         return next((re.sub(ending, made, word) for ending, made in rules if re.search(ending, word)), "")
 
-    def is_verb(self, word: str) -> bool:
-        """Return whether a word is a form of a verb and of nothing else, but for infinitives: *pouvoir* may be both."""
+    def is_verb(self, word: str, is_expected: bool = False) -> bool:
+        """Return whether a word is a form of a verb and of nothing else, but for infinitives: *pouvoir* may be both.
+
+        is_expected: a word that the table does not have is one if it ends like an infinitive, as *appairer*.
+        """
+        if is_expected and self.tells_verbs and word.isalpha() and not self.is_known(word):
+            return re.search(self._rows["verbs"][1], word) is not None
         unclear = self._rows["verbs"][2] if self.tells_verbs else ""
         return self.may_be_verb(word) and (word.casefold() == self.lemma(word) or not re.search(unclear, word))
 
     def begins_with_verb(self, text: str, is_expected: bool = False) -> bool:
-        """Return whether a text begins with a verb, or with *se* and the like and a verb, as far as that is known.
-
-        is_expected: a word that the table does not have is one if it ends like one, as *appairer*.
-        """
+        """Return whether a text begins with a verb, or with *se* and the like and one. is_expected: see `is_verb`."""
         text = _REFLEXIVE.sub("", text)
-        word = "".join(text[slice(*span)] for span in find_words(text)[:1])
-        return self.is_verb(word) or (is_expected and self._may_be_new_verb(word))
+        return self.is_verb("".join(text[slice(*span)] for span in find_words(text)[:1]), is_expected)
 
     def is_infinitive(self, word: str, is_expected: bool = False) -> bool:
-        """Return whether a word is an infinitive, as far as that is known. is_expected: see `begins_with_verb`."""
-        is_verb = self.is_verb(word) or (is_expected and self._may_be_new_verb(word))
-        return is_verb and word.casefold() == self.lemma(word)
-
-    def _may_be_new_verb(self, word: str) -> bool:
-        """Return whether one word that the table does not have ends like an infinitive."""
-        is_new = self.tells_verbs and word.isalpha() and not self.is_known(word)
-        return is_new and re.search(self._rows["verbs"][1], word) is not None
+        """Return whether a word is an infinitive, as far as that is known. is_expected: see `is_verb`."""
+        return self.is_verb(word, is_expected) and word.casefold() == self.lemma(word)
 
     def may_be_verb(self, word: str) -> bool:
         """Return whether a word is a form of a verb for the table; it may be one of a noun as well: *votes*."""
