@@ -23,6 +23,8 @@ _MOST_PLACES = 8
 _LIKELY, _CLEAR = 1.0, 0.2
 """Nats by which the model may prefer other words to those of an old rest: if all are within the first, the rest stays,
 else the words before the first one beyond the second."""
+_LINKING = re.compile(r"(?<=\w)\s+(?:(?:de|par|en|sans)\s+|d['’])$", re.I)
+"""What stands in French between a noun and a noun that says more of it, but not before an adjective."""
 _NO_ARTICLE = re.compile(r"(?:de\b|d['’]|que\b|qu['’]|même|autre)", re.I)
 """What an infinitive in French may follow, among the words before nouns."""
 _MOST_BETWEEN = 2
@@ -169,7 +171,17 @@ class TermOpenings:
                 for free in (0, 1)  # the word before the term, which may change, but no mark that stands at it
                 if not free or (place.number and target[place.start - 1].isspace())
             ]
-        return [row for row in rows if row]
+        return [row for row in (*rows, *self._add_adjectives(place)) if row]
+
+    def _add_adjectives(self, place: Place) -> list[list[int]]:
+        """Return openings with an adjective behind a noun, where more stands between: *une batterie de panne*."""
+        before = _LINKING.sub(" ", place.target[: place.noun])
+        noun = _find_last(before)
+        if place.occurrence is None or before == place.target[: place.noun] or not self._matcher.target.is_known(noun):
+            return []
+        feminines = self._list_known_feminines(place.occurrence, noun)
+        forms = [*self._matcher.list_forms(place.occurrence, noun), *feminines] if feminines else []
+        return [self.encode(before, 0, form + self.find_tail(place)) for form in forms]
 
     def continues_word(self, hypothesis: Hypothesis, openings: Sequence[Sequence[int]]) -> bool:
         """Return whether a translation goes on within the last word of its opening: logison after logis."""
@@ -212,7 +224,9 @@ class TermOpenings:
         is_wrong = self._articles.is_cut(before, form) or (bool(article) and article.lower() not in others)
         is_wrong |= not article and not place.target.startswith(before) and not self._may_change(place, before)
         cost = -sum(score * weight for score, weight in zip(scores, weights, strict=True))
-        return is_wrong, cost + _OTHER_FORM * (form not in place.occurrence.targets)
+        is_free = not article or article != self._articles.cut_adjective(article)  # an adjective agrees with its noun
+        agrees = is_free and self._list_known_feminines(place.occurrence, "") != []
+        return is_wrong, cost + _OTHER_FORM * (not agrees and form not in place.occurrence.targets)
 
     def _may_change(self, place: Place, before: str) -> bool:
         """Return whether the last word before a term is a function word, or a form of the word that stood there."""
@@ -294,9 +308,16 @@ class TermOpenings:
         others = tuple(each for each in asked.term.targets if each not in infinitives)
         if infinitives and others:
             asked = asked._replace(term=replace(asked.term, targets=others))
-        feminine = self._matcher.list_feminines(asked, place.word) if self._is_feminine(place) else []
-        met = [each for each in feminine if each in asked.targets or self._is_form(each, asked)]
-        return met or self._matcher.list_forms(asked, place.word)
+        known = self._list_known_feminines(asked, place.word) if place.word else []
+        if known and self._is_feminine(place):
+            return known
+        is_open = place.word == place.replaced and self.is_untranslated(place)
+        return [*self._matcher.list_forms(asked, place.word), *(known if is_open else ())]
+
+    def _list_known_feminines(self, asked: Occurrence, replaced: str) -> list[str]:
+        """Return the feminines of a term, in the number of a word, that the table has, or the glossary."""
+        feminines = self._matcher.list_feminines(asked, replaced)
+        return [each for each in feminines if each in asked.targets or self._is_form(each, asked)]
 
     def _is_form(self, word: str, asked: Occurrence) -> bool:
         """Return whether the table has a word as a form of a translation of a term."""
