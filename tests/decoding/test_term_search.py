@@ -552,6 +552,21 @@ def test_a_word_that_the_model_does_not_know_may_cost_more(source, pairs, expect
 
 
 @pytest.mark.parametrize(
+    ("source", "pairs", "expected"),
+    [
+        ("A faulty battery can leak.", {"faulty": "défectueux"}, "Une batterie défectueuse"),  # par défaut without it
+        ("DEALER AGREEMENT", {"dealer": "revendeur", "agreement": "contrat"}, "CONTRAT DE REVENDEUR"),
+        ("Faulty hoses", {"faulty": "défectueux", "hose": "tuyau"}, "Tuyaux défectueux"),
+    ],
+)
+def test_what_says_more_of_a_noun_stands_behind_it(source, pairs, expected):
+    pytest.importorskip("simplemma")
+    translator = docmt.Translator("en-fr-sentence")
+    (made,) = use(translator, pairs).translate(docmt.Document.from_sentences([source])).sentences
+    assert made.target.startswith(expected) and {each.status for each in made.terms} == {"second_search"}
+
+
+@pytest.mark.parametrize(
     ("source", "pairs", "reason"),
     [
         ("Display the password.", {"display": "afficheur"}, "a verb stands there"),

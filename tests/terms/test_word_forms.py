@@ -168,6 +168,13 @@ def test_a_form_of_a_verb_is_no_feminine_of_a_noun(word, feminine):
     assert load_word_forms("fr").feminine(word) == feminine
 
 
+@pytest.mark.parametrize(
+    ("word", "expected"), [("dealer", True), ("battery", True), ("faulty", False), ("annual", False), ("old", False)]
+)
+def test_nouns_are_told_from_adjectives_by_their_plural(word, expected):
+    assert load_word_forms("en").is_noun(word) == expected
+
+
 def test_adjectives_have_no_plural():
     pytest.importorskip("simplemma")
     assert not load_word_forms("en").are_forms("new", "news")

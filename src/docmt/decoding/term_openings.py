@@ -25,6 +25,8 @@ _LIKELY, _CLEAR = 1.0, 0.2
 else the words before the first one beyond the second."""
 _LINKING = re.compile(r"(?<=\w)\s+(?:(?:de|par|en|sans)\s+|d['’])$", re.I)
 """What stands in French between a noun and a noun that says more of it, but not before an adjective."""
+_LINKS = {"es": "de ", "fr": "de ", "it": "di ", "pt": "de "}
+"""What stands between a noun and another one that English would put before it, by language."""
 _NO_ARTICLE = re.compile(r"(?:de\b|d['’]|que\b|qu['’]|même|autre)", re.I)
 """What an infinitive in French may follow, among the words before nouns."""
 _MOST_BETWEEN = 2
@@ -47,6 +49,8 @@ class Place:
     """the last word of them: they stand side by side, or have a function word between them"""
     around: tuple[str, str] | None = None
     """what stands before and after the term in a sentence that is nothing else"""
+    modifier: Occurrence | None = None
+    """a term before it, in a sentence of these two"""
 
     def overlaps(self, spans: Sequence[Span]) -> bool:
         """Return whether a word that its links name is in any of these spans."""
@@ -106,6 +110,7 @@ class TermOpenings:
         self._vital_words = [VITAL_WORDS.get(each, frozenset()) for each in languages]
         self._translator, self._matcher = translator, matcher
         self._articles = Articles(translator.languages[1])
+        self._link = _LINKS.get(languages[1], "")
 
     def find_place(self, target: str, occurrence: Occurrence, links: Sequence[WordLink]) -> Place:
         """Return the place of a term in a translation. links: of the sentence."""
@@ -138,13 +143,7 @@ class TermOpenings:
             return []
         target, words, forms = place.target, place.words, self._list_forms(place)
         if place.around:
-            term, eos = place.occurrence.term, self._translator.tokenizer.specials.eos
-            if forms[0] in place.occurrence.targets:
-                forms = forms[:1]
-            else:  # in the plural: the model chooses a form of the first translation
-                forms = self._matcher.list_forms(
-                    place.occurrence._replace(term=replace(term, targets=term.targets[:1]))
-                )
+            forms, eos = self._list_wholes(place, place.occurrence), self._translator.tokenizer.specials.eos
             wholes = [self.encode(place.around[0], 0, place.begin(form, True) + place.around[1]) for form in forms]
             rows = [[*whole, eos] for whole in wholes if whole]
         elif place.number is None:
@@ -172,6 +171,33 @@ class TermOpenings:
                 if not free or (place.number and target[place.start - 1].isspace())
             ]
         return [row for row in (*rows, *self._add_adjectives(place)) if row]
+
+    def _list_wholes(self, place: Place, asked: Occurrence) -> list[str]:
+        """Return what may stand for a term, or for two, the first of which says more of the second: *prix de vente*."""
+        forms, matcher, modifier = self._list_listed(asked), self._matcher, place.modifier
+        if modifier is None:
+            return forms
+        is_noun, adjectives = matcher.source.is_noun(modifier.words[-1]), self._list_known_feminines(modifier, "")
+        rows = list[str]()
+        for form in forms if is_noun or not adjectives else ():
+            for word in self._list_listed(modifier):
+                links = self._articles.list_others(self._link, word)
+                rows += [f"{form} {link}{word}" for link in (links if is_noun else ("", *links))]
+        for form in forms if adjectives and not is_noun else ():
+            agreeing = *matcher.list_forms(modifier, form), *self._list_known_feminines(modifier, form)
+            rows += [f"{form} {word}" for word in dict.fromkeys(agreeing)]
+        return rows
+
+    def _list_listed(self, asked: Occurrence) -> list[str]:
+        """Return a term as it is listed, or in the plural: the model chooses a form of the first translation."""
+        forms, term = self._matcher.list_forms(asked), asked.term
+        if forms[0] in asked.targets:
+            return forms[:1]
+        return self._matcher.list_forms(asked._replace(term=replace(term, targets=term.targets[:1])))
+
+    def may_follow(self, first: Occurrence) -> bool:
+        """Return whether a term at the beginning is a word that stands behind its noun in translations."""
+        return self._link != "" and self._matcher.source.cannot_be_verb(first.words[0], "")
 
     def _add_adjectives(self, place: Place) -> list[list[int]]:
         """Return openings with an adjective behind a noun, where more stands between: *une batterie de panne*."""

@@ -277,13 +277,8 @@ class TermSearch:
             case.texts, case.found, case.links, case.lacking = (source, target), found, each, {}
             case.searched.add(missing)
             case.searches += 1
-            if not is_same:
-                places.append(Place(target, None, ()))
-            elif has_words(_blank(source, [found[missing].span], "")):
-                places.append(self._find_place(target, missing, found, each))
-            else:  # the term is all that there is
-                start, end = found[missing].span
-                places.append(Place(source, found[missing], (), around=(source[:start], source[end:])))
+            place = self._find_whole(source, missing, found) if is_same else Place(target, None, ())
+            places.append(place or self._find_place(target, missing, found, each))
         cases, places = self._accept_feminines(cases, places)
         openings, wholes = self._choose_openings(cases, places)
         results = dict(self._run(list(zip(cases, wholes, strict=True)), stops=True))
@@ -306,6 +301,21 @@ class TermSearch:
             rests = others
         for index, change in (changes | self._choose_all(cases, places, results)).items():
             self._change(cases[index], change)
+
+    def _find_whole(self, source: str, missing: int, found: Sequence[Occurrence]) -> Place | None:
+        """Return the place of a term, or of two in a row, if it is all that there is."""
+        terms = found[missing : missing + 1]
+        if (
+            len(found) == 2
+            and source[found[0].span[1] : found[1].span[0]] == " "
+            and self._openings.may_follow(found[0])
+        ):
+            terms = found
+        if not terms or has_words(_blank(source, [each.span for each in terms], "")):
+            return None
+        first, last = terms[0], terms[-1]
+        around = source[: first.span[0]], source[last.span[1] :]
+        return Place(source, last, (), around=around, modifier=first if len(terms) > 1 else None)
 
     def _accept_feminines(self, cases: Sequence[Case], places: Sequence[Place]) -> tuple[list[Case], list[Place]]:
         """Return the cases, and their places, in which no feminine of an adjective stands for the term: *commune*.
