@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import NamedTuple
@@ -382,38 +382,41 @@ class TermSearch:
 
         found: hypotheses by the numbers of cases.
         """
-        ranked = {n: self._rank(cases[n], places[n], hypotheses) for n, hypotheses in found.items()}
+        ranked = {n: self._rank(cases[n], places[n], each)[:_MOST_CHECKED] for n, each in found.items()}
+        self._find_dropped([(cases[n], changes) for n, changes in ranked.items()])
         chosen: dict[int, _Change] = {}
-        for rank in range(_MOST_CHECKED):
-            waiting = [n for n in ranked if not rank or (n in chosen and chosen[n].dropped)]
-            tried = {n: ranked[n][rank] for n in waiting if rank < len(ranked[n])}
-            dropped = self._find_dropped(cases, tried)
-            for n, change in tried.items():
-                best = chosen.setdefault(n, change.drop(dropped[n]))
-                if len(dropped[n]) < len(best.dropped) and change.loss <= best.loss + self.most_loss:
-                    chosen[n] = change.drop(dropped[n])
+        for n, changes in ranked.items():
+            for change in changes:
+                checked = change.drop(cases[n].lacking[change.text])
+                best = chosen.setdefault(n, checked)
+                if len(checked.dropped) < len(best.dropped) and change.loss <= best.loss + self.most_loss:
+                    chosen[n] = checked
+                if not chosen[n].dropped:
+                    break
         return chosen
 
-    def _find_dropped(self, cases: Sequence[Case], changes: Mapping[int, _Change]) -> dict[int, list[str]]:
-        """Return the source words that new translations do not translate, but the old ones do.
+    def _find_dropped(self, ranked: Iterable[tuple[Case, Sequence[_Change]]]) -> None:
+        """Note the source words that new translations do not translate, but the old ones do.
 
         Such a word stands beside terms that are met, its old translation is not in the new one in any form, and no word
         of the new one beside these terms has a link with it. Of function words negations and conjunctions count.
-        changes: by the numbers of cases.
+        Where the first translation of a case has none, the others are not looked at.
         """
-        new = [n for n, change in changes.items() if change.text not in cases[n].lacking]
-        absent = {n: self._list_absent(cases[n], changes[n].text) for n in new}
-        doubtful = [n for n, spans in absent.items() if spans]
-        texts = [(cases[n].texts[0], changes[n].text) for n in doubtful]
-        links = self._link([cases[n] for n in doubtful], texts, [changes[n].sentence.token_ids for n in doubtful])
-        for n, each in zip(doubtful, links, strict=True):
-            text = changes[n].text
-            terms = [match.span for match in self._matcher.match(cases[n].found, text) if match]
+        doubtful = list[tuple[Case, _Change, list[Span]]]()
+        for case, changes in ranked:
+            for change in changes:
+                spans = self._list_absent(case, change.text) if change.text not in case.lacking else []
+                if spans:
+                    doubtful.append((case, change, spans))
+                elif not case.lacking.setdefault(change.text, []) and change is changes[0]:
+                    break
+        texts = [(case.texts[0], change.text) for case, change, _ in doubtful]
+        links = self._link([row[0] for row in doubtful], texts, [row[1].sentence.token_ids for row in doubtful])
+        for (case, change, spans), each in zip(doubtful, links, strict=True):
+            text = change.text
+            terms = [match.span for match in self._matcher.match(case.found, text) if match]
             linked = {link.source for link in each if self._openings.is_vital(text, link.target, terms, 1)}
-            absent[n] = [span for span in absent[n] if span not in linked]
-        for n, spans in absent.items():
-            cases[n].lacking[changes[n].text] = [cases[n].texts[0][slice(*span)] for span in spans]
-        return {n: cases[n].lacking[change.text] for n, change in changes.items()}
+            case.lacking[text] = [case.texts[0][slice(*span)] for span in spans if span not in linked]
 
     def _list_absent(self, case: Case, text: str, end: int | None = None) -> list[Span]:
         """Return the source words beside met terms whose old translation, before a character, is not in a new one."""
