@@ -177,13 +177,15 @@ class TermOpenings:
         forms, matcher, modifier = self._list_listed(asked), self._matcher, place.modifier
         if modifier is None:
             return forms
-        is_noun, adjectives = matcher.source.is_noun(modifier.words[-1]), self._list_known_feminines(modifier, "")
+        word, adjectives = modifier.words[-1], self._list_known_feminines(modifier, "")
+        endings = map(matcher.target.has_adjective_ending, modifier.targets)
+        is_noun, is_open = matcher.source.is_noun(word), matcher.source.has_adjective_ending(word) and any(endings)
         rows = list[str]()
         for form in forms if is_noun or not adjectives else ():
             for word in self._list_listed(modifier):
                 links = self._articles.list_others(self._link, word)
                 rows += [f"{form} {link}{word}" for link in (links if is_noun else ("", *links))]
-        for form in forms if adjectives and not is_noun else ():
+        for form in forms if adjectives and (is_open or not is_noun) else ():
             agreeing = *matcher.list_forms(modifier, form), *self._list_known_feminines(modifier, form)
             rows += [f"{form} {word}" for word in dict.fromkeys(agreeing)]
         return rows

@@ -307,6 +307,7 @@ class TermSearch:
         terms = found[missing : missing + 1]
         if (
             len(found) == 2
+            and all(each.targets for each in found)
             and source[found[0].span[1] : found[1].span[0]] == " "
             and self._openings.may_follow(found[0])
         ):

@@ -20,8 +20,6 @@ _DATA = read_package_yaml(__package__, "word_forms.yaml", typed=True)
 """Endings and words by which forms are told, by language."""
 _NOUN_FIRST = {"es", "fr", "it", "pt"}
 """Languages whose phrases begin with their noun. In others it stands before a function word, or last."""
-_ADJECTIVE = re.compile(r"(?:al|an|ic|ive)$")
-"""Endings of English adjectives that are seldom nouns."""
 _REFLEXIVE = re.compile(r"^(?:se\s|s['’]|sich\s)")
 """What may stand before an infinitive."""
 _BEFORE = 30
@@ -333,9 +331,13 @@ class WordForms:
         return any(form.endswith(("ed", "ing")) for form in forms if form not in (word, self.lemma(word)))
 
     def is_noun(self, word: str) -> bool:
-        """Return whether an English word is a noun and no adjective, by its plural: *dealer*, not *annual*."""
-        forms = self.list_forms(word) if not _ADJECTIVE.search(word) else []
+        """Return whether an English word may be a noun, by its plural: *dealer*, not *faulty*."""
+        forms = self.list_forms(word)
         return any(form.endswith("s") for form in forms) and not any(form.endswith("est") for form in forms)
+
+    def has_adjective_ending(self, word: str) -> bool:
+        """Return whether a word may be an adjective by its ending: *annual*, *annuel*."""
+        return re.search(self._rows.get("adjective_endings", "(?!)"), word.casefold()) is not None
 
     def list_forms(self, word: str) -> list[str]:
         """Return the other forms of a word that the table has, in lower case.
