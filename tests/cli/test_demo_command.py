@@ -37,8 +37,8 @@ def test_the_document_of_the_package_is_translated(tmp_path, monkeypatch):
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in outcome.out.splitlines() if "│" in line]
     french = {row[0]: row[1:] for row in rows}
     assert french["They are supported by all political groups."] == [
-        "[Ils] sont [supportés] par tous les groupes politiques.",
-        ">Elles< sont >supportées< par tous les groupes politiques.",
+        "[Ils] sont [soutenus] par tous les groupes politiques.",
+        ">Elles< sont >soutenues< par tous les groupes politiques.",
     ]
     assert french["The measures are simple."] == ["Les mesures sont simples.", ""]
     assert "The directive replaces the rules of 1980." in french, "the footnote"
@@ -46,7 +46,7 @@ def test_the_document_of_the_package_is_translated(tmp_path, monkeypatch):
     assert sorted(path.name for path in (tmp_path / "docmt-demo").iterdir()) == ["directive.docx", "directive.fr.docx"]
     document = docx.Document(tmp_path / "docmt-demo" / "directive.fr.docx")
     assert next(each.text for each in document.paragraphs if each.style.name == "Heading 1") == "La proposition"
-    assert next(run.text for each in document.paragraphs for run in each.runs if run.bold) == "Elle est courte"
+    assert next(run.text for each in document.paragraphs for run in each.runs if run.bold) == "Elle est brève"
     assert [cell.text for cell in document.tables[0].rows[0].cells] == ["Les mesures", "La date", "Le budget"]
     (link,) = [link for each in document.paragraphs for link in each.hyperlinks]
     assert (link.text, link.address) == ("notre site web", "https://example.org/water")

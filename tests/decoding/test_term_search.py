@@ -135,8 +135,8 @@ def test_terms_in_protected_text_alone_change_nothing(translator):
 
 @pytest.mark.full
 def test_words_that_a_term_replaces_are_told_and_better_kept(translator, monkeypatch):
-    document = docmt.Document.from_sentences(["The steering committee adopted the report."])
-    modes = [use(translator, {"committee": "collège"}, mode) for mode in get_args(TermMode)]
+    document = docmt.Document.from_sentences(["The steering group has a new chair."])
+    modes = [use(translator, {"group": "cercle"}, mode) for mode in get_args(TermMode)]
     steering = re.compile("direction|orientation")
     kept = [each.translate(document) for each in modes]
     assert all(steering.search(str(made)) and not made.sentences[0].terms[0].dropped for made in kept)
@@ -486,9 +486,9 @@ def test_a_word_before_a_term_does_not_become_a_piece_of_another(translator):
         ("Ten people were hired.", {"hire": "recruter"}, "recrutées"),
         ("They checked the documents.", {"check": "contrôler"}, "ont contrôlé"),
         ("Please send the letter.", {"send": "transmettre"}, "Veuillez transmettre"),
-        ("Harmful products are forbidden.", {"harmful": "nocif"}, "produits nocifs"),
+        ("Chemical products are forbidden.", {"chemical": "nocif"}, "produits nocifs"),
         ("The temporary measures are useful.", {"temporary": "provisoire"}, "mesures provisoires"),
-        ("All cars were sold.", {"car": "véhicule"}, "Tous les véhicules"),
+        ("All houses were sold.", {"house": "bâtiment"}, "Tous les bâtiments"),
         ("Servers", {"server": "serveur"}, "Serveurs"),
         ("Decisions", {"decision": "arrêté"}, "Arrêtés"),
     ],
@@ -557,6 +557,7 @@ def test_a_word_that_the_model_does_not_know_may_cost_more(source, pairs, expect
         ("A faulty battery can leak.", {"faulty": "défectueux"}, "Une batterie défectueuse"),  # par défaut without it
         ("DEALER AGREEMENT", {"dealer": "revendeur", "agreement": "contrat"}, "CONTRAT DE REVENDEUR"),
         ("Faulty hoses", {"faulty": "défectueux", "hose": "tuyau"}, "Tuyaux défectueux"),
+        ("Topic list", {"topic": "sujet", "list": "catalogue"}, "Catalogue de sujet"),
     ],
 )
 def test_what_says_more_of_a_noun_stands_behind_it(source, pairs, expected):
