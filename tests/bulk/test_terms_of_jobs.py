@@ -103,8 +103,8 @@ def test_parquet_names_the_words_that_a_term_drops(tmp_path, monkeypatch):
     monkeypatch.setattr("docmt.decoding.term_search._MOST_CHECKED", 1)  # the best one for the model drops a word
     for name in ("_LIKELY", "_CLEAR"):  # without the old rest
         monkeypatch.setattr(f"docmt.decoding.term_openings.{name}", -1.0)
-    (tmp_path / "terms.tsv").write_text("committee\tcollège\n")
-    rows = [{"source": text} for text in ("No.", "The steering committee adopted the report.")]
+    (tmp_path / "terms.tsv").write_text("group\tcercle\n")
+    rows = [{"source": text} for text in ("No.", "The steering group has a new chair.")]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
     options = ("--beam", "2", "--terms", tmp_path / "terms.tsv", "--terms-mode", "require", "-o", tmp_path / "job")
     assert call("bulk", "en-fr-sentence", tmp_path / "a.parquet", *options).status == 0

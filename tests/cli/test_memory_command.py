@@ -111,7 +111,11 @@ MISFITS = {
         "C'était mercredi.",
         "Il faisait froid sur la route fermée.",
     ],
-    "swapped": ["La route était fermée depuis mai.", "Il faisait froid.", "Nous avons rencontré les gens mercredi."],
+    "swapped": [
+        "La route est fermée depuis le mois de mai.",
+        "Il faisait froid.",
+        "Nous avons rencontré les gens mercredi.",
+    ],
     "replaced": ["Nous avons rencontré les gens mercredi.", "Il faisait froid.", "Le comité aime les petits chats."],
 }
 

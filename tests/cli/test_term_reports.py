@@ -48,8 +48,8 @@ def test_words_that_terms_replace_are_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, value in (("search._MOST_CHECKED", 1), ("openings._LIKELY", -1.0), ("openings._CLEAR", -1.0)):
         monkeypatch.setattr(f"docmt.decoding.term_{name}", value)  # the best one for the model drops a word
-    (tmp_path / "terms.tsv").write_text("committee\tcollège\n")
-    (tmp_path / "a.txt").write_text("The steering committee adopted the report.\n")
+    (tmp_path / "terms.tsv").write_text("group\tcercle\n")
+    (tmp_path / "a.txt").write_text("The steering group has a new chair.\n")
     options = ("--beam", "2", "--terms", "terms.tsv", "--terms-mode", "require", "--terms-report", "r.tsv")
     outcome = call("translate", "en-fr-sentence", "a.txt", *options, "-o", "b.txt")
     told, last = outcome.err.splitlines()[-2:]
