@@ -567,6 +567,14 @@ def test_what_says_more_of_a_noun_stands_behind_it(source, pairs, expected):
     assert made.target.startswith(expected) and {each.status for each in made.terms} == {"second_search"}
 
 
+def test_a_cell_of_two_terms_may_have_one_that_only_forbids():
+    translator = docmt.Translator("en-fr-sentence")
+    terms = Term("dealer", (), ("revendeur",)), Term("account", ("compte client",))
+    search = translator.with_terms(Glossary(translator.languages, terms))
+    (made,) = search.translate(docmt.Document.from_sentences(["Dealer account"])).sentences
+    assert "ompte client" in made.target and [each.status for each in made.terms] == ["met", "second_search"]
+
+
 @pytest.mark.parametrize(
     ("source", "pairs", "reason"),
     [
