@@ -557,6 +557,7 @@ def test_a_word_that_the_model_does_not_know_may_cost_more(source, pairs, expect
         ("A faulty battery can leak.", {"faulty": "défectueux"}, "Une batterie défectueuse"),  # par défaut without it
         ("DEALER AGREEMENT", {"dealer": "revendeur", "agreement": "contrat"}, "CONTRAT DE REVENDEUR"),
         ("Faulty hoses", {"faulty": "défectueux", "hose": "tuyau"}, "Tuyaux défectueux"),
+        ("Harmful batteries are dangerous.", {"harmful": "nocif"}, "Les batteries nocives"),
         ("Topic list", {"topic": "sujet", "list": "catalogue"}, "Catalogue de sujet"),
     ],
 )

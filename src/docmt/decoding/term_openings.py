@@ -339,8 +339,11 @@ class TermOpenings:
         known = self._list_known_feminines(asked, place.word) if place.word else []
         if known and self._is_feminine(place):
             return known
-        is_open = place.word == place.replaced and self.is_untranslated(place)
-        return [*self._matcher.list_forms(asked, place.word), *(known if is_open else ())]
+        noun, is_noun = _find_last(place.target[: place.noun]), self._matcher.source.is_noun(asked.words[-1])
+        if not known or is_noun or forms.is_known(place.word) or not forms.is_known(noun):
+            return self._matcher.list_forms(asked, place.word)
+        # an adjective for a word that is none: it agrees with what stands before
+        return [*self._matcher.list_forms(asked, noun), *self._list_known_feminines(asked, noun)]
 
     def _list_known_feminines(self, asked: Occurrence, replaced: str) -> list[str]:
         """Return the feminines of a term, in the number of a word, that the table has, or the glossary."""

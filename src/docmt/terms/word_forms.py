@@ -333,7 +333,8 @@ class WordForms:
     def is_noun(self, word: str) -> bool:
         """Return whether an English word may be a noun, by its plural: *dealer*, not *faulty*."""
         forms = self.list_forms(word)
-        return any(form.endswith("s") for form in forms) and not any(form.endswith("est") for form in forms)
+        has_plural = self.is_plural([word]) or any(form.endswith("s") for form in forms)
+        return bool(has_plural) and not any(form.endswith("est") for form in forms)
 
     def has_adjective_ending(self, word: str) -> bool:
         """Return whether a word may be an adjective by its ending: *annual*, *annuel*."""
