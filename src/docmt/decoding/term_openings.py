@@ -23,9 +23,9 @@ _MOST_PLACES = 8
 _LIKELY, _CLEAR = 1.0, 0.2
 """Nats by which the model may prefer other words to those of an old rest: if all are within the first, the rest stays,
 else the words before the first one beyond the second."""
-_LINKING = re.compile(r"(?<=\w)\s+(?:(?:de|par|en|sans)\s+|d['’])$", re.I)
+_BETWEEN_NOUNS = re.compile(r"(?<=\w)\s+(?:(?:de|par|en|sans)\s+|d['’])$", re.I)
 """What stands in French between a noun and a noun that says more of it, but not before an adjective."""
-_LINKS = {"es": "de ", "fr": "de ", "it": "di ", "pt": "de "}
+_PREPOSITIONS = {"es": "de ", "fr": "de ", "it": "di ", "pt": "de "}
 """What stands between a noun and another one that English would put before it, by language."""
 _NO_ARTICLE = re.compile(r"(?:de\b|d['’]|que\b|qu['’]|même|autre)", re.I)
 """What an infinitive in French may follow, among the words before nouns."""
@@ -110,7 +110,7 @@ class TermOpenings:
         self._vital_words = [VITAL_WORDS.get(each, frozenset()) for each in languages]
         self._translator, self._matcher = translator, matcher
         self._articles = Articles(translator.languages[1])
-        self._link = _LINKS.get(languages[1], "")
+        self._preposition = _PREPOSITIONS.get(languages[1], "")
 
     def find_place(self, target: str, occurrence: Occurrence, links: Sequence[WordLink]) -> Place:
         """Return the place of a term in a translation. links: of the sentence."""
@@ -141,9 +141,9 @@ class TermOpenings:
         """Return the openings to try for a term: the translation so far, a free word or none, a form of the term."""
         if place.occurrence is None:
             return []
-        target, words, forms = place.target, place.words, self._list_forms(place)
+        target, words, eos = place.target, place.words, self._translator.tokenizer.specials.eos
+        forms = self._list_wholes(place, place.occurrence) if place.around else self._list_forms(place)
         if place.around:
-            forms, eos = self._list_wholes(place, place.occurrence), self._translator.tokenizer.specials.eos
             wholes = [self.encode(place.around[0], 0, place.begin(form, True) + place.around[1]) for form in forms]
             rows = [[*whole, eos] for whole in wholes if whole]
         elif place.number is None:
@@ -174,20 +174,19 @@ class TermOpenings:
 
     def _list_wholes(self, place: Place, asked: Occurrence) -> list[str]:
         """Return what may stand for a term, or for two, the first of which says more of the second: *prix de vente*."""
-        forms, matcher, modifier = self._list_listed(asked), self._matcher, place.modifier
+        forms, modifier, source = self._list_listed(asked), place.modifier, self._matcher.source
         if modifier is None:
             return forms
-        word, adjectives = modifier.words[-1], self._list_known_feminines(modifier, "")
-        endings = map(matcher.target.has_adjective_ending, modifier.targets)
-        is_noun, is_open = matcher.source.is_noun(word), matcher.source.has_adjective_ending(word) and any(endings)
+        english, is_adjective = modifier.words[-1], self._list_adjectives(modifier, "") != []
+        is_noun, is_doubtful = source.may_be_noun(english), source.has_adjective_ending(english)
+        is_doubtful = is_doubtful and any(map(self._matcher.target.has_adjective_ending, modifier.targets))
         rows = list[str]()
-        for form in forms if is_noun or not adjectives else ():
-            for word in self._list_listed(modifier):
-                links = self._articles.list_others(self._link, word)
-                rows += [f"{form} {link}{word}" for link in (links if is_noun else ("", *links))]
-        for form in forms if adjectives and (is_open or not is_noun) else ():
-            agreeing = *matcher.list_forms(modifier, form), *self._list_known_feminines(modifier, form)
-            rows += [f"{form} {word}" for word in dict.fromkeys(agreeing)]
+        for form in forms:
+            for word in self._list_listed(modifier) if is_noun or not is_adjective else ():
+                prepositions = self._articles.list_others(self._preposition, word)
+                rows += [f"{form} {each}{word}" for each in (prepositions if is_noun else ("", *prepositions))]
+            if is_doubtful or not is_noun:
+                rows += [f"{form} {word}" for word in dict.fromkeys(self._list_adjectives(modifier, form))]
         return rows
 
     def _list_listed(self, asked: Occurrence) -> list[str]:
@@ -199,17 +198,21 @@ class TermOpenings:
 
     def may_follow(self, first: Occurrence) -> bool:
         """Return whether a term at the beginning is a word that stands behind its noun in translations."""
-        return self._link != "" and self._matcher.source.cannot_be_verb(first.words[0], "")
+        return self._preposition != "" and self._matcher.source.cannot_be_verb(first.words[0], "")
 
     def _add_adjectives(self, place: Place) -> list[list[int]]:
         """Return openings with an adjective behind a noun, where more stands between: *une batterie de panne*."""
-        before = _LINKING.sub(" ", place.target[: place.noun])
+        before = _BETWEEN_NOUNS.sub(" ", place.target[: place.noun])
         noun = _find_last(before)
         if place.occurrence is None or before == place.target[: place.noun] or not self._matcher.target.is_known(noun):
             return []
-        feminines = self._list_known_feminines(place.occurrence, noun)
-        forms = [*self._matcher.list_forms(place.occurrence, noun), *feminines] if feminines else []
-        return [self.encode(before, 0, form + self.find_tail(place)) for form in forms]
+        tail, forms = self.find_tail(place), self._list_adjectives(place.occurrence, noun)
+        return [self.encode(before, 0, form + tail) for form in forms]
+
+    def _list_adjectives(self, asked: Occurrence, noun: str) -> list[str]:
+        """Return the forms of a term beside a noun, in both genders, if it is an adjective."""
+        feminines = self._list_known_feminines(asked, noun)
+        return [*self._matcher.list_forms(asked, noun), *feminines] if feminines else []
 
     def continues_word(self, hypothesis: Hypothesis, openings: Sequence[Sequence[int]]) -> bool:
         """Return whether a translation goes on within the last word of its opening: logison after logis."""
@@ -252,8 +255,8 @@ class TermOpenings:
         is_wrong = self._articles.is_cut(before, form) or (bool(article) and article.lower() not in others)
         is_wrong |= not article and not place.target.startswith(before) and not self._may_change(place, before)
         cost = -sum(score * weight for score, weight in zip(scores, weights, strict=True))
-        is_free = not article or article != self._articles.cut_adjective(article)  # an adjective agrees with its noun
-        agrees = is_free and self._list_known_feminines(place.occurrence, "") != []
+        is_behind_noun = not article or article != self._articles.cut_adjective(article)
+        agrees = is_behind_noun and self._list_known_feminines(place.occurrence, "") != []  # an adjective
         return is_wrong, cost + _OTHER_FORM * (not agrees and form not in place.occurrence.targets)
 
     def _may_change(self, place: Place, before: str) -> bool:
@@ -339,11 +342,10 @@ class TermOpenings:
         known = self._list_known_feminines(asked, place.word) if place.word else []
         if known and self._is_feminine(place):
             return known
-        noun, is_noun = _find_last(place.target[: place.noun]), self._matcher.source.is_noun(asked.words[-1])
-        if not known or is_noun or forms.is_known(place.word) or not forms.is_known(noun):
+        noun, may_be_noun = _find_last(place.target[: place.noun]), self._matcher.source.may_be_noun(asked.words[-1])
+        if not known or may_be_noun or forms.is_known(place.word) or not forms.is_known(noun):
             return self._matcher.list_forms(asked, place.word)
-        # an adjective for a word that is none: it agrees with what stands before
-        return [*self._matcher.list_forms(asked, noun), *self._list_known_feminines(asked, noun)]
+        return self._list_adjectives(asked, noun)  # for a word that is none: it agrees with what stands before
 
     def _list_known_feminines(self, asked: Occurrence, replaced: str) -> list[str]:
         """Return the feminines of a term, in the number of a word, that the table has, or the glossary."""

@@ -312,7 +312,7 @@ class TermSearch:
             and self._openings.may_follow(found[0])
         ):
             terms = found
-        if not terms or has_words(_blank(source, [each.span for each in terms], "")):
+        if has_words(_blank(source, [each.span for each in terms], "")):
             return None
         first, last = terms[0], terms[-1]
         around = source[: first.span[0]], source[last.span[1] :]

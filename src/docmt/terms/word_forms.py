@@ -330,7 +330,7 @@ class WordForms:
         forms = self._by_lemma.get(self.lemma(word), ()) if self.has_table else ()
         return any(form.endswith(("ed", "ing")) for form in forms if form not in (word, self.lemma(word)))
 
-    def is_noun(self, word: str) -> bool:
+    def may_be_noun(self, word: str) -> bool:
         """Return whether an English word may be a noun, by its plural: *dealer*, not *faulty*."""
         forms = self.list_forms(word)
         has_plural = self.is_plural([word]) or any(form.endswith("s") for form in forms)
